@@ -1,0 +1,43 @@
+"""Teaching an estimator a new class: by its own means, or by training it anew."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from limen.rows import stack
+
+
+def accommodate(
+    fitted: Any, X_new: Any, label: Any, X_stored: Any, y_stored: Any
+) -> tuple[Any, str]:
+    """An estimator that also knows `label`, and how it was done; `fitted` itself is not changed.
+
+    The first that applies: ``add_class(X, label, memory=(X, y))``; ``partial_fit`` where it takes
+    in a new label (scikit-learn's own fix their classes at the first call, so they do not); a
+    fresh start on what is stored and the new class.
+    """
+    y_new = np.full(X_new.shape[0], label)
+    if hasattr(fitted, "add_class"):
+        grown = copy.deepcopy(fitted)
+        grown.add_class(X_new, label, memory=(X_stored, y_stored))
+        return grown, "add_class"
+    if hasattr(fitted, "partial_fit"):
+        grown = copy.deepcopy(fitted)
+        try:
+            grown.partial_fit(X_new, y_new)
+        except ValueError:
+            pass  # it refuses labels it was not told of at first
+        else:
+            if label in classes_of(grown, y_stored).tolist():
+                return grown, "partial_fit"
+    y = np.concatenate([y_stored, y_new])
+    return clone(fitted, safe=False).fit(stack([X_stored, X_new]), y), "refit"
+
+
+def classes_of(estimator: Any, y: Any) -> Any:
+    """The labels of the similarity columns, in order."""
+    return np.asarray(getattr(estimator, "classes_", np.unique(y)))

@@ -1,0 +1,60 @@
+"""Is there something new in this batch? One decision for many points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import bdtrc
+
+
+@dataclass(frozen=True)
+class NoveltyAlarm:
+    """The verdict on a batch. True in a boolean context if the alarm is raised.
+
+    Attributes
+    ----------
+    flagged, total : int
+        How many points of the batch were judged novel, and of how many.
+    expected_rate : float
+        Share of known points that would be flagged too, judged by the calibration points.
+    p_value : float
+        One-sided binomial: how probable at least this many would be were all points known.
+    level : float
+        The alarm is raised where ``p_value < level``.
+    """
+
+    flagged: int
+    total: int
+    expected_rate: float
+    p_value: float
+    level: float
+
+    @classmethod
+    def judge(cls, strangeness: Any, usual: Any, eta: float, level: float) -> Self:
+        """Compare a batch's strangeness with what is usual for known points, at the cut `eta`."""
+        flagged, total = int(np.count_nonzero(strangeness >= eta)), len(strangeness)
+        # One more than was seen: no finite sample shows that known points are never flagged.
+        rate = float((np.count_nonzero(usual >= eta) + 1) / (len(usual) + 1))
+        p_value = 1.0 if flagged == 0 else float(bdtrc(flagged - 1, total, rate))
+        return cls(flagged, total, rate, p_value, level)
+
+    @property
+    def expected(self) -> float:
+        """How many of a batch of known points would be flagged."""
+        return self.expected_rate * self.total
+
+    @property
+    def raised(self) -> bool:
+        return self.p_value < self.level
+
+    def __bool__(self) -> bool:
+        return self.raised
+
+    def __str__(self) -> str:
+        verdict = "something new is here" if self.raised else "nothing new to be seen"
+        return (
+            f"{self.flagged} of {self.total} unknown, {self.expected:.0f} expected: "
+            f"{verdict}, p = {self.p_value:.2g}"
+        )

@@ -1,0 +1,291 @@
+"""What is usual for each class: mean and spread of its similarity, and strangeness against them.
+
+Direction: similarity is high for familiar inputs, strangeness is high for unfamiliar ones.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Labels: TypeAlias = NDArray[Any]
+
+
+class DegenerateClassWarning(UserWarning):
+    """A class has too few correctly classified points to say what is usual for it."""
+
+
+class ClassStatistics:
+    r"""Mean and standard deviation of each class's own similarity, over its correct points.
+
+    With :math:`s_c(x)` the similarity of x to class c, :math:`\mu_c` and :math:`\sigma_c` are the
+    mean and the (population) standard deviation of :math:`s_c` over the points of class c whose
+    highest similarity is :math:`s_c`. They turn a similarity into a strangeness and eta into a
+    threshold per class:
+
+    .. math:: z'(x) = \frac{\mu_k - s_k(x)}{\sigma_k},\; k = \arg\max_c s_c(x)
+       \qquad th_c = \mu_c - \eta\,\sigma_c
+
+    A point is known if z' < eta, which is to say if its best similarity exceeds that class's
+    threshold.
+
+    Where a class cannot be judged, a `DegenerateClassWarning` says so and predictions stay defined:
+
+    - one correct point, or no spread: the spread is borrowed, the pooled standard deviation of the
+      classes that have one (1.0 if none has);
+    - no correct point: mean and threshold are ``inf``, so whatever the class wins is novel.
+
+    Build one with `from_scores`; `update` and `add_class` change it in place and return it,
+    `merge` returns a new one.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (C,)
+        Labels, in the order of the similarity columns.
+    count : ndarray of shape (C,)
+        Correct points seen of each class.
+    mean, std : ndarray of shape (C,)
+        What is usual for each class, as above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from limen import ClassStatistics
+    >>> similarity = np.array([[4.0, 0.0], [2.0, 1.0], [0.0, 5.0], [1.0, 7.0]])
+    >>> stats = ClassStatistics.from_scores(similarity, ["cat", "cat", "dog", "dog"])
+    >>> stats.mean, stats.std
+    (array([3., 6.]), array([1., 1.]))
+    >>> stats.strangeness([[0.5, 0.2], [0.0, 6.5]])
+    array([ 2.5, -0.5])
+    >>> stats.thresholds(eta=2.0)
+    array([1., 4.])
+    """
+
+    def __init__(self, classes: ArrayLike) -> None:
+        self.classes: Labels = np.asarray(classes)
+        if self.classes.ndim != 1 or np.unique(self.classes).size != self.classes.size:
+            raise ValueError(
+                f"classes must be a list of distinct labels, got shape {self.classes.shape} with "
+                f"{np.unique(self.classes).size} distinct"
+            )
+        self.count: Floats = np.zeros(self.classes.size)
+        self._sum_mean: Floats = np.zeros(self.classes.size)
+        self._squares: Floats = np.zeros(self.classes.size)  # sum of squared deviations
+
+    @classmethod
+    def from_scores(
+        cls, similarity: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None
+    ) -> Self:
+        """Statistics of the correctly classified points.
+
+        Parameters
+        ----------
+        similarity : array-like of shape (n, C)
+            Similarity to each class (higher = more familiar).
+        y : array-like of shape (n,)
+            True labels.
+        classes : array-like of shape (C,), optional
+            The label of each column. Default: the sorted distinct labels in `y` if there are C of
+            them, else 0 to C - 1.
+        """
+        scores = _as_similarity(similarity)
+        labels = np.asarray(y)
+        if classes is None:
+            distinct = np.unique(labels)
+            classes = distinct if distinct.size == scores.shape[1] else np.arange(scores.shape[1])
+        statistics = cls(classes).update(scores, labels)
+        statistics.warn_if_degenerate()
+        return statistics
+
+    def update(self, similarity: ArrayLike, y: ArrayLike) -> Self:
+        """Take in more points, in place."""
+        scores = self._check(similarity)
+        column = self._columns(y, len(scores))
+        best = scores[np.arange(len(scores)), column] if len(scores) else np.empty(0)
+        correct = np.argmax(scores, axis=1) == column if len(scores) else np.empty(0, bool)
+        if not np.isfinite(best[correct]).all():
+            raise ValueError(
+                "similarity must be finite where a point is classified correctly, got "
+                f"{np.count_nonzero(~np.isfinite(best[correct]))} infinite"
+            )
+        return self._absorb(*_moments(best[correct], column[correct], self.classes.size))
+
+    def merge(self, other: ClassStatistics) -> ClassStatistics:
+        """The statistics of both sets of points together, as if computed at once."""
+        if not np.array_equal(self.classes, other.classes):
+            raise ValueError(
+                "other must have the same classes in the same order: "
+                f"{self.classes.tolist()} here, {other.classes.tolist()} there"
+            )
+        merged = ClassStatistics(self.classes)
+        for part in (self, other):
+            merged._absorb(part.count, part._sum_mean, part._squares)
+        return merged
+
+    def add_class(self, label: Any, scores: ArrayLike = ()) -> Self:
+        """Append a class, in place.
+
+        Parameters
+        ----------
+        label : scalar
+            Its label. Its similarity column is the last one.
+        scores : array-like of shape (n,), optional
+            Similarity to the new class of its correctly classified points.
+        """
+        if label in self.classes.tolist():
+            raise ValueError(f"label {label!r} exists already")
+        own = np.asarray(scores, dtype=np.float64)
+        if own.ndim != 1 or not np.isfinite(own).all():
+            raise ValueError(f"scores must be a finite 1-D array, got shape {own.shape}")
+        self.classes = np.append(self.classes, np.asarray([label]))
+        self.count, self._sum_mean, self._squares = (
+            np.append(old, new[0])
+            for old, new in zip(
+                (self.count, self._sum_mean, self._squares),
+                _moments(own, np.zeros(own.size, dtype=np.intp), 1),
+                strict=True,
+            )
+        )
+        return self
+
+    @property
+    def mean(self) -> Floats:
+        return np.where(self.count > 0, self._sum_mean, np.inf)
+
+    @property
+    def std(self) -> Floats:
+        spread = self._spread()
+        judged = spread > 0
+        borrowed = 1.0
+        if judged.any():
+            borrowed = np.sqrt(self._squares[judged].sum() / self.count[judged].sum())
+        return np.where(judged, spread, borrowed)
+
+    def strangeness(self, similarity: ArrayLike) -> Floats:
+        """How many deviations the best similarity lies below what is usual for that class.
+
+        Parameters
+        ----------
+        similarity : array-like of shape (n, C)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Higher = stranger; known if below eta, novel otherwise.
+        """
+        scores = self._check(similarity)
+        winner = np.argmax(scores, axis=1)
+        best = np.take_along_axis(scores, winner[:, None], axis=1)[:, 0]
+        strangeness: Floats = (self.mean[winner] - best) / self.std[winner]
+        return strangeness
+
+    def thresholds(self, eta: float) -> Floats:
+        """The similarity each class demands: ``mean - eta * std``, shape (C,)."""
+        threshold: Floats = self.mean - eta * self.std
+        return threshold
+
+    def degenerate(self) -> dict[Any, str]:
+        """The classes that cannot be judged, each with the reason."""
+        spread = self._spread()
+        reasons = {}
+        for label, count, width in zip(self.classes.tolist(), self.count, spread, strict=True):
+            if count == 0:
+                reasons[label] = "no correctly classified point: whatever it wins is novel"
+            elif count == 1:
+                reasons[label] = "one correctly classified point: its spread is borrowed"
+            elif width == 0:
+                reasons[label] = "no spread among its scores: the spread is borrowed"
+        return reasons
+
+    def warn_if_degenerate(self) -> None:
+        """Warn with `DegenerateClassWarning` of each class that cannot be judged."""
+        for label, reason in self.degenerate().items():
+            warnings.warn(f"class {label!r} has {reason}", DegenerateClassWarning, stacklevel=3)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The state as plain lists, for JSON."""
+        return {
+            "classes": self.classes.tolist(),
+            "count": self.count.tolist(),
+            "mean": self._sum_mean.tolist(),
+            "squares": self._squares.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        statistics = cls(state["classes"])
+        moments = [np.asarray(state[key], np.float64) for key in ("count", "mean", "squares")]
+        if any(part.shape != statistics.classes.shape for part in moments):
+            raise ValueError("count, mean and squares must have one value per class")
+        statistics.count, statistics._sum_mean, statistics._squares = moments
+        return statistics
+
+    def __repr__(self) -> str:
+        return f"ClassStatistics({self.classes.size} classes, {self.count.sum():.0f} points)"
+
+    def _absorb(self, count: Floats, mean: Floats, squares: Floats) -> Self:
+        # Chan et al. (1979): exact combination of counts, means and sums of squared deviations.
+        total = self.count + count
+        share = np.divide(count, total, out=np.zeros_like(total), where=total > 0)
+        step = np.where(count > 0, mean - self._sum_mean, 0.0)
+        self._squares = self._squares + squares + step**2 * self.count * share
+        self._sum_mean = self._sum_mean + step * share
+        self.count = total
+        return self
+
+    def _spread(self) -> Floats:
+        count = np.maximum(self.count, 1)
+        spread: Floats = np.sqrt(self._squares / count)
+        # Rounding of n equal scores leaves a spread of a few ulps: that is none.
+        noise = 4 * np.finfo(np.float64).eps * np.abs(self._sum_mean)
+        return np.where((self.count > 1) & (spread > noise), spread, 0.0)
+
+    def _check(self, similarity: ArrayLike) -> Floats:
+        scores = _as_similarity(similarity)
+        if scores.shape[1] != self.classes.size:
+            raise ValueError(
+                f"similarity must have one column per class, {self.classes.size}, "
+                f"got shape {scores.shape}"
+            )
+        return scores
+
+    def _columns(self, y: ArrayLike, length: int) -> NDArray[np.intp]:
+        labels = np.asarray(y)
+        if labels.shape != (length,):
+            raise ValueError(f"y must have shape ({length},), got {labels.shape}")
+        order = np.argsort(self.classes, kind="stable")
+        place = np.searchsorted(self.classes, labels, sorter=order)
+        column = order[np.minimum(place, order.size - 1)]
+        strangers = labels[self.classes[column] != labels]
+        if strangers.size:
+            raise ValueError(
+                f"y holds {strangers.size} labels that are not among the classes "
+                f"{self.classes.tolist()}, for example {strangers[:1].tolist()[0]!r}"
+            )
+        return column
+
+
+def _as_similarity(similarity: ArrayLike) -> Floats:
+    scores = np.asarray(similarity, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] == 0:
+        raise ValueError(f"similarity must have shape (n, C), got {scores.shape}")
+    if np.isnan(scores).any():
+        raise ValueError(f"similarity holds {np.isnan(scores).sum()} NaN among {scores.size}")
+    return scores
+
+
+def _moments(scores: Floats, column: NDArray[np.intp], size: int) -> tuple[Floats, Floats, Floats]:
+    count = np.bincount(column, minlength=size).astype(np.float64)
+    divisor = np.maximum(count, 1)
+    mean = np.bincount(column, weights=scores, minlength=size) / divisor
+    # A second pass about the first mean takes out its rounding error.
+    mean = mean + np.bincount(column, weights=scores - mean[column], minlength=size) / divisor
+    deviation = (scores - mean[column]) ** 2
+    squares = np.bincount(column, weights=deviation, minlength=size).astype(np.float64)
+    return count, mean, squares

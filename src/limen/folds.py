@@ -1,0 +1,122 @@
+"""Stage one: hold out each known class in turn and find the cut that would have caught it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import column_or_1d
+
+from limen.accommodation import classes_of
+from limen.calibration import ClassStatistics, Floats
+from limen.objectives import Objective, ObjectiveFunction
+from limen.rows import take
+from limen.similarity import Similarity, similarity_of
+from limen.threshold import EtaChoice, search_eta
+
+
+class LeaveOneClassOut(BaseCrossValidator):
+    """Cross-validation in which each test set is all points of one class.
+
+    One split per class, in sorted order of the labels; the train set is every other class.
+
+    Examples
+    --------
+    >>> from limen import LeaveOneClassOut
+    >>> y = ["b", "a", "c", "a"]
+    >>> for train, held_out in LeaveOneClassOut().split(y, y):
+    ...     print(train, held_out)
+    [0 2] [1 3]
+    [1 2 3] [0]
+    [0 1 3] [2]
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
+        """How many classes there are in `y`."""
+        return len(self._classes(y))
+
+    def _iter_test_masks(
+        self,
+        X: Any = None,  # noqa: ARG002
+        y: Any = None,
+        groups: Any = None,  # noqa: ARG002
+    ) -> Iterator[NDArray[np.bool_]]:
+        classes = self._classes(y)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least 2 classes to leave one out, got {len(classes)}")
+        labels = column_or_1d(y)
+        for label in classes:
+            yield labels == label
+
+    @staticmethod
+    def _classes(y: Any) -> NDArray[Any]:
+        if y is None:
+            raise ValueError("y is needed: its classes are what is left out")
+        return np.unique(column_or_1d(y))
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What one held-out class taught, with the scores that taught it."""
+
+    choice: EtaChoice
+    known: Floats  # strangeness of all known points; inf where the class is wrong
+    novel: Floats
+
+    def accuracy(self, eta: float) -> tuple[float, float]:
+        """Known and novel accuracy at another cut."""
+        return float(np.mean(self.known < eta)), float(np.mean(self.novel >= eta))
+
+
+def run_fold(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    held_out: NDArray[np.intp],
+    calibration: NDArray[np.bool_],
+    training: NDArray[np.bool_],
+    how: Similarity,
+    objective: str | Objective | ObjectiveFunction,
+) -> Fold:
+    """Train `estimator` without one class and search the cut that would have caught it."""
+    others = np.ones(len(y), dtype=bool)
+    others[held_out] = False
+    try:
+        estimator.fit(take(X, training & others), y[training & others])
+        classes = classes_of(estimator, y[training & others])
+        known = similarity_of(estimator, take(X, calibration & others), how, len(classes))
+        novel = similarity_of(estimator, take(X, held_out), how, len(classes))
+        y_known = y[calibration & others]
+        statistics = ClassStatistics(classes).update(known, y_known)
+        return judge_fold(statistics, known, y_known, novel, objective)
+    except Exception as error:
+        label = y[held_out[0]].item()
+        raise FoldError(f"with class {label!r} held out: {error}") from error
+
+
+def judge_fold(
+    statistics: ClassStatistics,
+    known: Floats,
+    y_known: NDArray[Any],
+    novel: Floats,
+    objective: str | Objective | ObjectiveFunction,
+) -> Fold:
+    """The cut that would have caught the novel points, from similarities alone."""
+    correct = statistics.classes[np.argmax(known, axis=1)] == y_known
+    if not correct.any():
+        raise ValueError(
+            f"none of the {len(correct)} calibration points was classified correctly, so nothing "
+            "says what is usual: check the estimator on these classes alone"
+        )
+    known_strangeness = np.where(correct, statistics.strangeness(known), np.inf)
+    novel_strangeness = statistics.strangeness(novel)
+    choice = search_eta(known_strangeness[correct], novel_strangeness, objective)
+    return Fold(choice, known_strangeness, novel_strangeness)
+
+
+class FoldError(ValueError):
+    """A training with one class held out failed; the message says which class."""

@@ -1,0 +1,67 @@
+"""What is kept of the data, to learn and calibrate with later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limen.rows import stack, take
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows and labels, with masks of the rows that train and of those that calibrate."""
+
+    X: Any
+    y: NDArray[Any]
+    training: NDArray[np.bool_]
+    calibration: NDArray[np.bool_]
+
+    @classmethod
+    def split(cls, X: Any, y: NDArray[Any], share: float | None, rng: np.random.Generator) -> Self:
+        """Keep `share` of every class out of training, at least one row; None: all do both."""
+        everything = np.ones(len(y), dtype=bool)
+        if share is None:
+            return cls(X, y, everything, everything)
+        calibration = ~everything
+        for label in np.unique(y):
+            rows = np.flatnonzero(y == label)
+            size = min(max(round(share * len(rows)), 1), len(rows) - 1)
+            calibration[rng.choice(rows, size, replace=False)] = True
+        return cls(X, y, ~calibration, calibration)
+
+    def reduced(self, limit: int | None, share: float | None, rng: np.random.Generator) -> Memory:
+        """At most `limit` rows a class, drawn at random, `share` of them for calibration."""
+        if limit is None:
+            return self
+        held_out = 0 if share is None else max(round(share * limit), 1)
+        kept = []
+        for label in np.unique(self.y):
+            of_class = self.y == label
+            groups = [(of_class & self.training, limit - held_out)]
+            if held_out:
+                groups.append((of_class & self.calibration, held_out))
+            for rows, size in groups:
+                index = np.flatnonzero(rows)
+                kept.append(rng.choice(index, min(size, len(index)), replace=False))
+        index = np.sort(np.concatenate(kept))
+        return Memory(
+            take(self.X, index), self.y[index], self.training[index], self.calibration[index]
+        )
+
+    def append(self, other: Memory) -> Memory:
+        return Memory(
+            stack([self.X, other.X]),
+            np.concatenate([self.y, other.y]),
+            np.concatenate([self.training, other.training]),
+            np.concatenate([self.calibration, other.calibration]),
+        )
+
+    def training_rows(self) -> tuple[Any, NDArray[Any]]:
+        return take(self.X, self.training), self.y[self.training]
+
+    def calibration_rows(self) -> tuple[Any, NDArray[Any]]:
+        return take(self.X, self.calibration), self.y[self.calibration]

@@ -1,0 +1,142 @@
+"""An OpenSetClassifier as a model file, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from limen._version import __version__
+from limen.calibration import ClassStatistics
+from limen.continual import ContinualEta
+from limen.memory import Memory
+from limen.objectives import FACTORIES, Objective
+from limen.storage import (
+    ModelFileError,
+    pack_arrays,
+    pack_estimator,
+    pack_rows,
+    read_model,
+    unpack_arrays,
+    unpack_estimator,
+    unpack_rows,
+    write_model,
+)
+from limen.threshold import EtaChoice
+
+_PLAIN = ("calibration", "calibration_size", "rule", "memory", "unknown_label", "alarm_level")
+_FITTED = ("n_features_in_", "expected_known_accuracy_", "expected_novel_accuracy_")
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted OpenSetClassifier to `path`, with all it needs to go on learning."""
+    memory: Memory = model.memory_
+    X_plan, X_arrays = pack_rows("X", memory.X)
+    y_plan, y_arrays = pack_rows("y", memory.y)
+    facts = {
+        "limen": __version__,
+        "classes": model.classes_.tolist(),
+        "config": {name: getattr(model, name) for name in _PLAIN}
+        | {
+            "objective": _objective_facts(model.objective),
+            "similarity": _named("similarity", model.similarity),
+            "random_state": model.random_state if _is_int(model.random_state) else None,
+        },
+        "eta": model.continual_eta_.to_dict(),
+        "folds": [[label, asdict(choice)] for label, choice in model.fold_choices_.items()],
+        "statistics": model.statistics_.to_dict(),
+        "fitted": {name: getattr(model, name) for name in _FITTED if hasattr(model, name)},
+        "feature_names": _listed(getattr(model, "feature_names_in_", None)),
+        "row_shape": list(model._row_shape),
+        "accommodation": model.accommodation_,
+        "generator": model._rng.bit_generator.state,
+        "memory": {"X": X_plan, "y": y_plan},
+    }
+    arrays = {
+        **X_arrays,
+        **y_arrays,
+        "training": memory.training,
+        "calibration": memory.calibration,
+        "strangeness": model.calibration_strangeness_,
+    }
+    write_model(path, facts, estimator=pack_estimator(model.estimator_), memory=pack_arrays(arrays))
+
+
+def restore(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
+    """The model at `path`; `build` is the OpenSetClassifier class."""
+    facts, parts = read_model(path)
+    try:
+        return _restored(facts, parts, build)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ModelFileError(f"{path}: the model file does not fit together: {error!r}") from error
+
+
+def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) -> Any:
+    estimator = unpack_estimator(parts["estimator"])
+    arrays = unpack_arrays(parts["memory"])
+    config = dict(facts["config"])
+    config["objective"] = _objective_from(config["objective"])
+    model = build(clone(estimator, safe=False), **config)
+    eta = ContinualEta.from_dict(facts["eta"])
+    fitted = {name: value for name, value in facts["fitted"].items() if name in _FITTED}
+    rng = np.random.default_rng(0)
+    rng.bit_generator.state = facts["generator"]
+    model.__dict__.update(
+        fitted,
+        estimator_=estimator,
+        classes_=np.asarray(facts["classes"]),
+        continual_eta_=eta,
+        eta_=eta.value,
+        fold_choices_={label: _choice(state) for label, state in facts["folds"]},
+        statistics_=ClassStatistics.from_dict(facts["statistics"]),
+        calibration_strangeness_=arrays["strangeness"],
+        accommodation_=facts["accommodation"],
+        memory_=Memory(
+            unpack_rows("X", facts["memory"]["X"], arrays),
+            unpack_rows("y", facts["memory"]["y"], arrays),
+            arrays["training"],
+            arrays["calibration"],
+        ),
+        _row_shape=tuple(facts["row_shape"]),
+        _rng=rng,
+    )
+    if facts["feature_names"] is not None:
+        model.feature_names_in_ = np.asarray(facts["feature_names"], dtype=object)
+    return model
+
+
+def _choice(state: Mapping[str, Any]) -> EtaChoice:
+    low, high = state["interval"]
+    return EtaChoice(**{**state, "interval": (low, high)})
+
+
+def _objective_facts(objective: Any) -> Any:
+    if isinstance(objective, Objective) and objective.name in FACTORIES:
+        return {"name": objective.name, "settings": dict(objective.settings)}
+    return _named("objective", objective.name if isinstance(objective, Objective) else objective)
+
+
+def _objective_from(facts: Any) -> str | Objective:
+    return facts if isinstance(facts, str) else FACTORIES[facts["name"]](**facts["settings"])
+
+
+def _named(parameter: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise ModelFileError(
+        f"{parameter} is a function, and a model file holds no code: use one of the named ones"
+    )
+
+
+def _listed(names: Any) -> list[Any] | None:
+    return None if names is None else list(names)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

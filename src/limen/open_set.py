@@ -1,0 +1,434 @@
+"""Any classifier, with an automatic cut between what it knows and what it has never seen."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from limen import model_file
+from limen.accommodation import accommodate, classes_of
+from limen.alarm import NoveltyAlarm
+from limen.calibration import ClassStatistics, Floats
+from limen.continual import RULES, ContinualEta
+from limen.folds import Fold, LeaveOneClassOut, judge_fold, run_fold
+from limen.memory import Memory
+from limen.objectives import Objective, ObjectiveFunction, resolve_objective, unknown_name
+from limen.rows import as_rows
+from limen.similarity import Similarity, similarity_of
+from limen.threshold import EtaChoice
+
+
+class OpenSetClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that says "I have never seen this", and learns what it had never seen.
+
+    `fit` holds out each known class in turn, finds the cut that would have caught it, and carries
+    the mean of these cuts to what is truly unknown. `learn_class` adds a class: first the cut is
+    improved on it, then the classifier learns it, then every class is calibrated anew.
+
+    Score direction: a point is known if its strangeness is below ``eta_``, novel otherwise.
+    ``decision_function`` is ``eta_ - strangeness``: positive = known, as in scikit-learn's outlier
+    detectors.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any classifier with ``fit`` and one of ``similarity``, ``decision_function`` and
+        ``predict_proba``. At least three known classes are needed.
+    objective : str, objective or callable, default="gmean"
+        What the cut maximises; see `search_eta`.
+    similarity : str or callable, default="auto"
+        How familiar an input looks to each class: ``"auto"`` takes the first the estimator has of
+        ``similarity(X)``, ``decision_function`` and the logarithm of ``predict_proba``. Or the
+        name of one of these, a score name for the estimator's own ``similarity(X, score=...)``, or
+        a function ``(estimator, X) -> (n, n_classes)``.
+    calibration : {"holdout", "train"}, default="holdout"
+        Which points tell what is usual. ``"holdout"`` keeps `calibration_size` of every class out
+        of training: right for any model. ``"train"`` uses the training points, the paper's way:
+        wrong for models that score their own training points perfectly, such as forests.
+    calibration_size : float, default=0.2
+        Share of every class kept out of training with ``calibration="holdout"``.
+    rule : {"halving", "mean"}, default="halving"
+        How a discovered class moves eta; see `ContinualEta`.
+    memory : int or None, default=None
+        How many points of each class are kept for later learning and calibration; None keeps all.
+    unknown_label : int or str, optional
+        What `predict` says of a novel point. Default: -1, or ``"unknown"`` for text labels.
+    alarm_level : float, default=0.01
+        `detect_novelty` raises the alarm below this p-value.
+    n_jobs : int, optional
+        Trainings to run at once, through joblib.
+    random_state : int, Generator or RandomState, optional
+        Seeds the choice of calibration and stored points, and every ``random_state=None`` inside
+        `estimator`.
+    verbose : int, default=0
+        Passed to joblib: progress of the trainings.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        Known labels, in the order of the similarity columns.
+    eta_ : float
+        The cut, in standard deviations below what is usual.
+    continual_eta_ : ContinualEta
+        How the cut came about.
+    fold_choices_ : dict
+        Held-out class -> `EtaChoice`.
+    statistics_ : ClassStatistics
+        What is usual for each class.
+    thresholds_ : ndarray of shape (C,)
+        The similarity each class demands.
+    estimator_ : estimator
+        The fitted classifier.
+    expected_known_accuracy_, expected_novel_accuracy_ : float
+        Mean over the folds, each judged at the cut that the other folds chose. With
+        ``calibration="train"`` the known one is of training points, hence optimistic.
+    calibration_strangeness_ : ndarray
+        Strangeness of all calibration points, ascending.
+    accommodation_ : str or None
+        How the last new class was learnt: ``"add_class"``, ``"partial_fit"`` or ``"refit"``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.svm import SVC
+    >>> from limen import OpenSetClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = OpenSetClassifier(SVC(), random_state=0).fit(X[y < 8], y[y < 8])
+    >>> bool(model.detect_novelty(X[y == 8]))
+    True
+    >>> model.learn_class(X[y == 8], 8).classes_
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8])
+    """
+
+    estimator_: Any
+    classes_: NDArray[Any]
+    eta_: float
+    continual_eta_: ContinualEta
+    fold_choices_: dict[Any, EtaChoice]
+    statistics_: ClassStatistics
+    expected_known_accuracy_: float
+    expected_novel_accuracy_: float
+    calibration_strangeness_: Floats
+    accommodation_: str | None
+    memory_: Memory
+    _rng: np.random.Generator
+    _row_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        objective: str | Objective | ObjectiveFunction = "gmean",
+        similarity: Similarity = "auto",
+        calibration: str = "holdout",
+        calibration_size: float = 0.2,
+        rule: str = "halving",
+        memory: int | None = None,
+        unknown_label: int | str | None = None,
+        alarm_level: float = 0.01,
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.objective = objective
+        self.similarity = similarity
+        self.calibration = calibration
+        self.calibration_size = calibration_size
+        self.rule = rule
+        self.memory = memory
+        self.unknown_label = unknown_label
+        self.alarm_level = alarm_level
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the known classes and choose the cut, with no novel data.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame, sparse matrix or images of shape (n, ...)
+        y : array-like of shape (n,)
+            At least three classes, of at least two points each.
+        """
+        self._check_parameters()
+        X, y, classes = self._check_data(X, y)
+        rng = _generator(self.random_state)
+        fresh = self._seeded(rng)
+        memory = Memory.split(X, y, self._share, rng)
+
+        folds = [held_out for _, held_out in LeaveOneClassOut().split(X, y)]
+        work = [delayed(_fit)(fresh, *memory.training_rows())]
+        work += [
+            delayed(run_fold)(
+                clone(fresh, safe=False),
+                X,
+                y,
+                held_out,
+                memory.calibration,
+                memory.training,
+                self.similarity,
+                self.objective,
+            )
+            for held_out in folds
+        ]
+        estimator, *results = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
+
+        by_class = dict(zip(classes.tolist(), results, strict=True))
+        eta = ContinualEta(self.rule).start({c: fold.choice.eta for c, fold in by_class.items()})
+        state = self._calibrated(estimator, memory, eta)
+        state["memory_"] = memory.reduced(self.memory, self._share, rng)
+        state["fold_choices_"] = {label: fold.choice for label, fold in by_class.items()}
+        state["expected_known_accuracy_"], state["expected_novel_accuracy_"] = _expected(results)
+        state["accommodation_"] = None
+        state["_rng"] = rng
+        self.__dict__.update(state)
+        return self
+
+    def learn_class(self, X: Any, label: Any) -> Self:
+        """Learn a class that was novel until now.
+
+        The cut is improved on it first, while it is still novel; then the estimator learns it;
+        then every class is calibrated anew. If any step fails, the model is as it was before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, ...)
+            Points of the new class, at least two.
+        label : int or str
+            Its label, new to the model.
+        """
+        check_is_fitted(self)
+        X = self._check_rows(X)
+        label = self._check_label(label)
+        if X.shape[0] < 2:
+            raise ValueError(
+                f"class {label!r} needs at least 2 points to be learnt, got {X.shape[0]}"
+            )
+        memory, rng = self.memory_, copy.deepcopy(self._rng)
+        X_calibration, y_calibration = memory.calibration_rows()
+        fold = judge_fold(
+            self.statistics_,
+            self.class_similarity(X_calibration),
+            y_calibration,
+            self.class_similarity(X),
+            self.objective,
+        )
+        eta = copy.deepcopy(self.continual_eta_).update(fold.choice.eta, label)
+
+        new = Memory.split(X, np.full(X.shape[0], label), self._share, rng)
+        estimator, accommodation = accommodate(
+            self.estimator_,
+            new.training_rows()[0],
+            label,
+            *memory.training_rows(),
+        )
+        state = self._calibrated(estimator, memory.append(new), eta)
+        memory = memory.append(new.reduced(self.memory, self._share, rng))
+        self.__dict__.update(state, memory_=memory, _rng=rng, accommodation_=accommodation)
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to the folder `path`, with all it needs to go on learning.
+
+        The folder holds data only and can be loaded without fear: see `limen.load`.
+        """
+        check_is_fitted(self)
+        model_file.save(self, path)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels; the unknown label where a point is novel. Shape (n,)."""
+        similarity = self.class_similarity(X)
+        labels = self.classes_[np.argmax(similarity, axis=1)]
+        novel = self.statistics_.strangeness(similarity) >= self.eta_
+        if labels.dtype.kind == "u":
+            labels = labels.astype(np.int64)
+        return np.where(novel, np.asarray(self._unknown(self.classes_)), labels)
+
+    def predict_novelty(self, X: Any) -> NDArray[np.bool_]:
+        """True where a point is novel: strangeness >= eta_. Shape (n,)."""
+        return self.decision_function(X) <= 0
+
+    def decision_function(self, X: Any) -> Floats:
+        """``eta_ - strangeness``: positive = known, zero or negative = novel. Shape (n,)."""
+        strangeness = self.strangeness(X)
+        return self.eta_ - strangeness
+
+    def strangeness(self, X: Any) -> Floats:
+        """How many deviations each point lies below what is usual. Higher = stranger, (n,)."""
+        return self.statistics_.strangeness(self.class_similarity(X))
+
+    def class_similarity(self, X: Any) -> Floats:
+        """Similarity to each class of ``classes_``. Higher = more familiar, shape (n, C)."""
+        check_is_fitted(self)
+        X = self._check_rows(X)
+        return similarity_of(self.estimator_, X, self.similarity, len(self.classes_))
+
+    def detect_novelty(self, X: Any) -> NoveltyAlarm:
+        """Is there something new in this batch? See `NoveltyAlarm`."""
+        return NoveltyAlarm.judge(
+            self.strangeness(X), self.calibration_strangeness_, self.eta_, self.alarm_level
+        )
+
+    @property
+    def thresholds_(self) -> Floats:
+        check_is_fitted(self)
+        return self.statistics_.thresholds(self.eta_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+    def _check_parameters(self) -> None:
+        resolve_objective(self.objective)
+        if self.rule not in RULES:
+            raise ValueError(unknown_name("rule", self.rule, RULES))
+        if self.calibration not in ("holdout", "train"):
+            raise ValueError(unknown_name("calibration", self.calibration, ["holdout", "train"]))
+        if not 0 < self.calibration_size < 1:
+            raise ValueError(
+                f"calibration_size must lie between 0 and 1, got {self.calibration_size!r}"
+            )
+        if self.memory is not None and self.memory < 2:
+            raise ValueError(
+                f"memory must be None or at least 2 points a class, got {self.memory!r}"
+            )
+        if not 0 < self.alarm_level < 1:
+            raise ValueError(f"alarm_level must lie between 0 and 1, got {self.alarm_level!r}")
+
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+        X = as_rows(X)
+        X, y = validate_data(self, X, y, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        if 0 in X.shape:
+            what = "sample" if X.shape[0] == 0 else "feature"
+            raise ValueError(
+                f"X has 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
+            )
+        classes, counts = np.unique(y, return_counts=True)
+        if len(classes) < 3:
+            raise ValueError(
+                "at least 3 known classes are needed, got "
+                f"{len(classes)} class{'es' * (len(classes) != 1)}: with one held out, two must "
+                "remain for a classifier to tell apart"
+            )
+        if counts.min() < 2:
+            rare = classes[np.argmin(counts)].item()
+            raise ValueError(f"every class needs at least 2 points, class {rare!r} has 1")
+        if self._unknown(classes) in classes.tolist():
+            raise ValueError(
+                f"unknown_label {self._unknown(classes)!r} is one of the classes in y: pass "
+                "another unknown_label"
+            )
+        self._row_shape = tuple(X.shape[1:])
+        return X, y, classes
+
+    def _check_rows(self, X: Any) -> Any:
+        X = as_rows(X)
+        if X.shape[1:] != self._row_shape and (X.ndim != 2 or len(self._row_shape) != 1):
+            raise ValueError(
+                f"X must hold rows of shape {self._row_shape}, as in fit, got an array of shape "
+                f"{X.shape}. Reshape your data: for one row, pass X[None]."
+            )
+        return validate_data(self, X, reset=False, skip_check_array=True)
+
+    def _check_label(self, label: Any) -> Any:
+        label = label.item() if isinstance(label, np.generic) else label
+        known = self.classes_.tolist()
+        if isinstance(label, str) != isinstance(known[0], str):
+            raise ValueError(
+                f"label must be of the kind of the known labels, such as {known[0]!r}, "
+                f"got {label!r}"
+            )
+        if label in known:
+            raise ValueError(f"label {label!r} is known already: {known}")
+        if label == self._unknown(self.classes_):
+            raise ValueError(f"label {label!r} means unknown here: choose another")
+        return label
+
+    def _unknown(self, classes: NDArray[Any]) -> int | str:
+        if self.unknown_label is not None:
+            return self.unknown_label
+        return "unknown" if isinstance(classes.tolist()[0], str) else -1
+
+    def _seeded(self, rng: np.random.Generator) -> Any:
+        estimator = clone(self.estimator, safe=False)
+        if self.random_state is not None and hasattr(estimator, "get_params"):
+            seeds = {
+                name: int(rng.integers(2**31))
+                for name, value in sorted(estimator.get_params().items())
+                if (name == "random_state" or name.endswith("__random_state")) and value is None
+            }
+            estimator.set_params(**seeds)
+        return estimator
+
+    @property
+    def _share(self) -> float | None:
+        """Of every class, what is kept out of training."""
+        return self.calibration_size if self.calibration == "holdout" else None
+
+    def _calibrated(self, estimator: Any, memory: Memory, eta: ContinualEta) -> dict[str, Any]:
+        X, y = memory.calibration_rows()
+        classes = classes_of(estimator, y)
+        similarity = similarity_of(estimator, X, self.similarity, len(classes))
+        statistics = ClassStatistics.from_scores(similarity, y, classes=classes)
+        return {
+            "estimator_": estimator,
+            "classes_": classes,
+            "statistics_": statistics,
+            "calibration_strangeness_": np.sort(statistics.strangeness(similarity)),
+            "continual_eta_": eta,
+            "eta_": eta.value,
+        }
+
+
+def load(path: str | os.PathLike[str]) -> OpenSetClassifier:
+    """The model saved at `path`. Nothing in a model file is executed.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, damaged, altered, or of a newer format.
+    """
+    model: OpenSetClassifier = model_file.restore(path, OpenSetClassifier)
+    return model
+
+
+def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
+    return clone(estimator, safe=False).fit(X, y)
+
+
+def _expected(folds: list[Fold]) -> tuple[float, float]:
+    """Mean accuracies, each fold judged at the mean eta of the others."""
+    etas = np.array([fold.choice.eta for fold in folds])
+    others = (etas.sum() - etas) / (len(etas) - 1)
+    known, novel = np.mean(
+        [fold.accuracy(e) for fold, e in zip(folds, others, strict=True)], axis=0
+    )
+    return float(known), float(novel)
+
+
+def _generator(seed: Any) -> np.random.Generator:
+    # Always one of our own, of a kind that can be stored.
+    if isinstance(seed, np.random.RandomState):
+        seed = seed.randint(2**31)
+    elif isinstance(seed, np.random.Generator):
+        seed = seed.integers(2**63)
+    return np.random.Generator(np.random.PCG64(seed))

@@ -1,0 +1,34 @@
+"""Rows of whatever a caller calls X: arrays of any rank, DataFrames, sparse matrices, text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+
+def as_rows(X: Any) -> Any:
+    """X as something that can be indexed by row; the kind is kept where it can be."""
+    if sparse.issparse(X):
+        return X.tocsr()
+    return X if hasattr(X, "shape") else np.asarray(X)
+
+
+def take(X: Any, index: Any) -> Any:
+    """The rows with these positions, or where this mask is true."""
+    return _safe_indexing(X, np.flatnonzero(index) if index.dtype == bool else index)
+
+
+def stack(parts: Sequence[Any]) -> Any:
+    """All rows in one, in order."""
+    first = parts[0]
+    if sparse.issparse(first):
+        return sparse.vstack(parts, format="csr")
+    if hasattr(first, "iloc"):
+        import pandas as pd  # the caller brought it
+
+        return pd.concat(parts, ignore_index=True)
+    return np.concatenate([np.asarray(part) for part in parts])
