@@ -118,5 +118,8 @@ def judge_fold(
     return Fold(choice, known_strangeness, novel_strangeness)
 
 
-class FoldError(ValueError):
-    """A training with one class held out failed; the message says which class."""
+class FoldError(ValueError, TypeError):
+    """A training with one class held out failed; the message says which class.
+
+    It is both, so that whoever catches what scikit-learn raises on bad data catches it here too.
+    """

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -48,8 +48,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     similarity : str or callable, default="auto"
         How familiar an input looks to each class: ``"auto"`` takes the first the estimator has of
         ``similarity(X)``, ``decision_function`` and the logarithm of ``predict_proba``. Or the
-        name of one of these, a score name for the estimator's own ``similarity(X, score=...)``, or
-        a function ``(estimator, X) -> (n, n_classes)``.
+        name of one of these or of another method (naive Bayes does far better with
+        ``"predict_joint_log_proba"``), a score name for the estimator's own
+        ``similarity(X, score=...)``, or a function ``(estimator, X) -> (n, n_classes)``.
     calibration : {"holdout", "train"}, default="holdout"
         Which points tell what is usual. ``"holdout"`` keeps `calibration_size` of every class out
         of training: right for any model. ``"train"`` uses the training points, the paper's way:
@@ -266,7 +267,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def strangeness(self, X: Any) -> Floats:
         """How many deviations each point lies below what is usual. Higher = stranger, (n,)."""
-        return self.statistics_.strangeness(self.class_similarity(X))
+        similarity = self.class_similarity(X)
+        return self.statistics_.strangeness(similarity)
 
     def class_similarity(self, X: Any) -> Floats:
         """Similarity to each class of ``classes_``. Higher = more familiar, shape (n, C)."""
@@ -316,6 +318,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         if 0 in X.shape:
             what = "sample" if X.shape[0] == 0 else "feature"

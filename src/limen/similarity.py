@@ -23,8 +23,9 @@ def similarity_of(estimator: Any, X: Any, how: Similarity, n_classes: int) -> ND
     """Similarity of each row to each class, shape (n, n_classes), higher = more familiar.
 
     `how` is ``"auto"`` (the first the estimator has of ``similarity``, ``decision_function`` and
-    the logarithm of ``predict_proba``), the name of one of these, a score name that the
-    estimator's own ``similarity(X, score=...)`` understands, or a function of (estimator, X).
+    the logarithm of ``predict_proba``), the name of one of these or of another method, a score
+    name that the estimator's own ``similarity(X, score=...)`` understands, or a function of
+    (estimator, X).
     """
     if callable(how):
         source = getattr(how, "__name__", "the similarity function")
@@ -53,7 +54,7 @@ def _ask(estimator: Any, X: Any, how: str) -> tuple[str, Any]:
                 "function of (estimator, X) that returns an array (n, n_classes)"
             )
         how = offered[0]
-    if how not in offered:
+    if not callable(getattr(estimator, how, None)):
         if (
             "similarity" in offered
             and "score" in inspect.signature(estimator.similarity).parameters

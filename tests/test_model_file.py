@@ -1,0 +1,182 @@
+"""save and load: the same model afterwards, and a clear word about every damaged file."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
+
+import limen
+from conftest import blobs
+from limen import ModelFileError, OpenSetClassifier, known_rate
+
+ESTIMATORS = [
+    LogisticRegression(max_iter=500),
+    SVC(),
+    RandomForestClassifier(5),
+    HistGradientBoostingClassifier(max_iter=5),
+    GaussianNB(),
+    SGDClassifier(),
+    MLPClassifier((8,), max_iter=300, solver="lbfgs"),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+]
+pytestmark = pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning")
+
+
+@pytest.fixture
+def saved(tmp_path, known):
+    path = tmp_path / "blobs.limen"
+    OpenSetClassifier(SVC(), random_state=0).fit(*known).save(path)
+    return path
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_loaded_in_the_middle_of_a_stream_it_goes_on_alike(estimator, tmp_path, known):
+    X, y = known
+    model = OpenSetClassifier(
+        estimator, objective=known_rate(0.9), rule="mean", memory=12, random_state=1
+    ).fit(X, y)
+    model.learn_class(blobs([3])[0], 3)
+    model.save(tmp_path / "model.limen")
+    again = limen.load(tmp_path / "model.limen")
+    for _ in range(2):  # as loaded, and after learning more
+        assert (again.strangeness(X) == model.strangeness(X)).all()
+        assert (again.predict(X) == model.predict(X)).all()
+        assert again.continual_eta_.history == model.continual_eta_.history
+        assert again.fold_choices_ == model.fold_choices_
+        assert again.detect_novelty(X) == model.detect_novelty(X)
+        assert again.expected_novel_accuracy_ == model.expected_novel_accuracy_
+        for each in (model, again):
+            if 4 not in each.classes_:
+                each.learn_class(blobs([4])[0], 4)
+    assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+
+
+def test_frames_text_labels_sparse_rows_and_raw_text(tmp_path, known):
+    X, y = known
+    names = np.array(["ant", "bee", "cät"])
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    words = np.array([" ".join([n] * 3) for n in names])[y]
+    cases = {
+        "frame": (SVC(), frame, frame.iloc[:9]),
+        "sparse": (LogisticRegression(), sparse.csr_matrix(X), sparse.csr_matrix(X[:9])),
+        "text": (make_pipeline(TfidfVectorizer(), LogisticRegression()), words, words[:9]),
+    }
+    for name, (estimator, rows, new) in cases.items():
+        model = OpenSetClassifier(estimator, random_state=0).fit(rows, names[y])
+        model.save(tmp_path / name)
+        again = limen.load(tmp_path / name)
+        assert (again.predict(rows) == model.predict(rows)).all()
+        again.learn_class(new, "zebra")
+        model.learn_class(new, "zebra")
+        assert (again.predict(rows) == model.predict(rows)).all()
+
+
+def test_saving_again_replaces_and_leaves_nothing_behind(saved):
+    model = limen.load(saved)
+    model.learn_class(blobs([3])[0], 3)
+    model.save(saved)
+    assert 3 in limen.load(saved).classes_
+    assert sorted(p.suffix for p in saved.iterdir()) == [".json", ".safetensors", ".skops"]
+
+
+def test_a_save_that_breaks_off_leaves_the_old_model(saved, known, monkeypatch):
+    model = limen.load(saved)
+    old = model.strangeness(known[0])
+    model.learn_class(blobs([3])[0], 3)
+    real = os.replace
+
+    def disk_full(source, target):
+        if str(target).endswith("manifest.json"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(saved)
+    monkeypatch.undo()
+    assert (limen.load(saved).strangeness(known[0]) == old).all()
+
+
+def edit(path, change):
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def part(path, suffix):
+    return next(path.glob(f"*.{suffix}"))
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def link(path):
+    shutil.move(path, path.with_suffix(".moved"))
+    path.symlink_to(path.with_suffix(".moved"))
+
+
+DAMAGE = [
+    (lambda p: shutil.rmtree(p), "there is no model at"),
+    (lambda p: (p / "manifest.json").unlink(), "manifest.json cannot be read"),
+    (lambda p: (p / "manifest.json").write_text("{"), "manifest.json is damaged"),
+    (lambda p: (p / "manifest.json").write_bytes(b"\xff\xfe"), "manifest.json is damaged"),
+    (lambda p: (p / "manifest.json").write_text("[]"), "not that of a limen model"),
+    (lambda p: edit(p, lambda m: m.update(format=99)), "format 99.*install a newer limen"),
+    (lambda p: edit(p, lambda m: m.pop("parts")), "lacks its list of parts"),
+    (lambda p: edit(p, lambda m: m.pop("classes")), "does not fit together"),
+    (lambda p: edit(p, lambda m: m["statistics"].update(count=[1])), "does not fit together"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(file="../x")), "cannot be one"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=3)), "larger than it may be"),
+    (lambda p: flip(part(p, "safetensors")), "truncated or altered"),
+    (lambda p: flip(part(p, "skops")), "truncated or altered"),
+    (lambda p: part(p, "skops").write_bytes(b""), "truncated or altered"),
+    (lambda p: part(p, "skops").unlink(), "cannot be read: No such file"),
+    (lambda p: link(part(p, "skops")), "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE)
+def test_a_damaged_file_is_named_and_refused(damage, message, saved):
+    damage(saved)
+    with pytest.raises(ModelFileError, match=message):
+        limen.load(saved)
+
+
+def test_what_cannot_be_stored_is_said_and_nothing_is_written(tmp_path, known):
+    path = tmp_path / "no.limen"
+    own = OpenSetClassifier(SVC(), objective=lambda k, n: k * n).fit(*known)
+    with pytest.raises(ModelFileError, match="objective is a function"):
+        own.save(path)
+    pipeline = make_pipeline(FunctionTransformer(blobs_away), SVC())
+    with pytest.raises(ModelFileError, match=r"cannot be stored safely.*blobs_away"):
+        OpenSetClassifier(pipeline).fit(*known).save(path)
+    assert not path.exists()
+
+
+def blobs_away(X):
+    return X
+
+
+def test_other_peoples_files_are_not_overwritten(tmp_path, known):
+    model = OpenSetClassifier(SVC()).fit(*known)
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ModelFileError, match="folder of something else"):
+        model.save(tmp_path)
+    with pytest.raises(ModelFileError, match="not a model folder"):
+        model.save(tmp_path / "thesis.txt")
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
