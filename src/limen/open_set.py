@@ -257,7 +257,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         return np.where(novel, np.asarray(self._unknown(self.classes_)), labels)
 
     def predict_novelty(self, X: Any) -> NDArray[np.bool_]:
-        """True where a point is novel: strangeness >= eta_. Shape (n,)."""
+        """True where a point is novel: ``strangeness >= eta_``. Shape (n,)."""
         return self.decision_function(X) <= 0
 
     def decision_function(self, X: Any) -> Floats:
