@@ -1,0 +1,457 @@
+"""SHELS as an ordinary scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from limen._version import __version__
+from limen.objectives import unknown_name
+from limen.progress import Progress, reporting
+from limen.shels.accommodation import ACCOMMODATIONS, Accommodation, Lesson
+from limen.shels.inputs import InputFormat
+from limen.shels.losses import group_sparsity
+from limen.shels.network import PRESETS, NetworkConfig, SHELSNetwork
+from limen.shels.scores import SCORES, ClassFeatures, Floats, Score
+from limen.shels.training import Data, activity_of, features_of, thread_count, train
+from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
+
+_STORED_EXAMPLES = 500  # features kept of each class, for the scores that need them
+
+# What the paper trains with; accommodation at lr/2, but lr/10 on MNIST: see docs/shels.md.
+_TRAINING: Mapping[str, Mapping[str, Any]] = {
+    "mnist": {"epochs": 10, "accommodation_lr": 1e-5},
+    "fashion-mnist": {"epochs": 20},
+    "cifar10": {"epochs": 35},
+    "digits": {"epochs": 40, "lr": 1e-3},
+}
+_EPOCHS = {"soft-freeze": 8, "replay": 2, "prototype": 0}
+
+
+class SHELSClassifier(ClassifierMixin, BaseEstimator):
+    """A network whose classes use exclusive features, and which can take in new classes.
+
+    It is trained with cosine logits and group sparsity, scores by the dot product of features and
+    class rows, and learns one new class at a time with `add_class`. Together with
+    `OpenSetClassifier` it is the system of the paper.
+
+    Parameters
+    ----------
+    config : NetworkConfig, str or None, default=None
+        The network; a preset name (``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``, ``"digits"``);
+        None fits one to the shape of the data.
+    epochs : int, default=10
+    lr : float, default=1e-4
+        Of Adam.
+    batch_size : int, default=32
+    alpha : float, default=1e-3
+        Weight of group sparsity.
+    beta : float, default=3000
+        Weight of soft freezing.
+    accommodation : {"soft-freeze", "replay", "prototype"} or callable, default="soft-freeze"
+        How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; adding a
+        class mean. Or a function of a `limen.shels.Lesson`.
+    accommodation_epochs : int, optional
+        Default: 8 for soft freezing, 2 for replay.
+    accommodation_lr : float, optional
+        Default: ``lr / 2`` for soft freezing, `lr` otherwise.
+    score : str or callable, default="dot"
+        What `similarity` returns: ``"dot"`` (the paper's), ``"cosine"``, ``"prototype"``,
+        ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, or a function of (features, rows,
+        stored) that gives one column per class.
+    device : str, default="auto"
+        Where torch computes: ``"auto"`` takes a GPU if there is one.
+    threads : int, optional
+        Threads for torch during training and scoring; None leaves its setting.
+    random_state : int, optional
+        Same seed, same number of threads: the same weights, bit by bit.
+    progress : bool, callable or None, default=None
+        A bar with loss, accuracy and time left: None shows it on a terminal only. A function is
+        called with a dict after every step and epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray (C,)
+        Labels in the order of the similarity columns; new ones are appended.
+    network_ : SHELSNetwork
+    input_format_ : InputFormat
+        What the inputs were understood to be.
+    history_ : list of dict
+        Loss, training accuracy and seconds of every epoch.
+    activities_ : list of tensor
+        How active each node of each hidden layer is on what was learnt.
+    stored_ : ClassFeatures
+        Features of up to 500 examples of each class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from limen.shels import SHELSClassifier
+    >>> digits = load_digits()
+    >>> known = digits.target < 3
+    >>> X, y = digits.images[known], digits.target[known]
+    >>> model = SHELSClassifier("digits", epochs=10, lr=1e-3, random_state=0).fit(X, y)
+    >>> print(model.input_format_)
+    grey images 8x8 (n, H, W), divided by 16
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig | str | None = None,
+        *,
+        epochs: int = 10,
+        lr: float = 1e-4,
+        batch_size: int = 32,
+        alpha: float = 1e-3,
+        beta: float = 3000.0,
+        accommodation: str | Accommodation = "soft-freeze",
+        accommodation_epochs: int | None = None,
+        accommodation_lr: float | None = None,
+        score: str | Score = "dot",
+        device: str = "auto",
+        threads: int | None = None,
+        random_state: int | None = None,
+        progress: Progress = None,
+    ) -> None:
+        self.config = config
+        self.epochs = epochs
+        self.lr = lr
+        self.batch_size = batch_size
+        self.alpha = alpha
+        self.beta = beta
+        self.accommodation = accommodation
+        self.accommodation_epochs = accommodation_epochs
+        self.accommodation_lr = accommodation_lr
+        self.score_function = score  # `score` is scikit-learn's method; see get_params
+        self.device = device
+        self.threads = threads
+        self.random_state = random_state
+        self.progress = progress
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The network and training of the paper for a data set, with changes.
+
+        >>> SHELSClassifier.preset("mnist", random_state=0).epochs
+        10
+        """
+        if name not in PRESETS:
+            raise ValueError(unknown_name("preset", name, PRESETS))
+        return cls(**{"config": name, **_TRAINING[name], **changes})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Parameters by name; ``score`` is the parameter, not the method."""
+        return {
+            name: self.score_function if name == "score" else getattr(self, name)
+            for name in self._get_param_names()
+        }
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name."""
+        if "score" in params:
+            self.score_function = params.pop("score")
+        super().set_params(**params)
+        return self
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn classes from scratch. If interrupted, the estimator is as it was before.
+
+        Parameters
+        ----------
+        X : array of shape (n, H, W), (n, C, H, W), (n, H, W, C) or (n, F)
+            Images as bytes or floats, or feature rows. ``input_format_`` says what was understood.
+        y : array-like of shape (n,)
+        """
+        self._check_parameters()
+        X, y = np.asarray(X), column_or_1d(y)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        classes, columns = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"at least 2 classes are needed, got {len(classes)}")
+        expected = PRESETS.get(self.config) if isinstance(self.config, str) else self.config
+        format_ = InputFormat.of(X, expected.input_shape if expected else None)
+        config = expected or _config_for(format_)
+        generator = torch.Generator().manual_seed(self._seed())
+        data = Data(format_.tensor(X), torch.from_numpy(columns), format_)
+        with thread_count(self.threads), reporting(self.progress) as report:
+            network = SHELSNetwork(config, len(classes), generator).to(self._device())
+            history = train(
+                network,
+                data,
+                penalty=lambda: self.alpha * group_sparsity(network.weights()),
+                epochs=self.epochs,
+                lr=self.lr,
+                batch_size=self.batch_size,
+                generator=generator,
+                report=report,
+                phase="training",
+            )
+            activities = activity_of(network, data)
+            stored = _stored(network, data, generator)
+        self.classes_ = classes
+        self.n_features_in_ = X.shape[1]
+        self._adopt(network, generator, activities, stored)
+        self.input_format_ = format_
+        self.history_ = history
+        return self
+
+    def add_class(self, X: Any, label: Any, memory: tuple[Any, Any] | None = None) -> Self:
+        """Learn one new class. If interrupted, the estimator is as it was before.
+
+        Parameters
+        ----------
+        X : array (n, ...)
+            Inputs of the new class.
+        label : int or str
+        memory : tuple (X, y), optional
+            Stored inputs of the known classes. ``"replay"`` trains on them; always they refresh
+            the features that ``"prototype"``, ``"mahalanobis"`` and ``"knn"`` compare with.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        if label in self.classes_.tolist():
+            raise ValueError(f"label {label!r} is known already: {self.classes_.tolist()}")
+        inputs = self.input_format_.tensor(np.asarray(X))
+        if len(inputs) == 0:
+            raise ValueError(f"X holds no input of class {label!r}")
+        new = Data(inputs, torch.full((len(inputs),), len(self.classes_)), self.input_format_)
+        old = None if memory is None else self._data(*memory)
+        network, generator = copy.deepcopy(self.network_), _copy(self._generator)
+        with thread_count(self.threads), reporting(self.progress) as report:
+            network.add_row(generator)
+            lesson = Lesson(
+                network=network,
+                new=new,
+                old=old,
+                activities=self.activities_,
+                stored=self.stored_,
+                epochs=self._accommodation_epochs(),
+                lr=self._accommodation_lr(),
+                batch_size=self.batch_size,
+                alpha=self.alpha,
+                beta=self.beta,
+                generator=generator,
+                report=report,
+            )
+            history = self._accommodate()(lesson)
+            added = activity_of(network, new)
+            stored = _stored(network, new, generator)
+            kept = self.stored_ if old is None else _stored(network, old, generator)
+        self.classes_ = np.append(self.classes_, np.asarray([label]))
+        activities = [a + b for a, b in zip(self.activities_, added, strict=True)]
+        self._adopt(network, generator, activities, kept.append(stored))
+        self.history_ = [*self.history_, *history]
+        return self
+
+    def features(self, X: Any) -> Floats:
+        """The last hidden activations, (n, d)."""
+        check_is_fitted(self)
+        inputs = self.input_format_.tensor(np.asarray(X))
+        with thread_count(self.threads):
+            return features_of(self.network_, inputs, self.input_format_)
+
+    def similarity(self, X: Any, score: str | Score | None = None) -> Floats:
+        """Similarity to each class of ``classes_``, (n, C). Higher = more familiar.
+
+        Parameters
+        ----------
+        X : array (n, ...)
+        score : str or callable, optional
+            Another score than the estimator's.
+        """
+        return self.similarity_of_features(self.features(X), score)
+
+    def similarity_of_features(self, features: Floats, score: str | Score | None = None) -> Floats:
+        """`similarity` from features computed before, (n, d) to (n, C)."""
+        check_is_fitted(self)
+        chosen = self.score_function if score is None else score
+        function = chosen if callable(chosen) else SCORES.get(chosen)
+        if function is None:
+            raise ValueError(unknown_name("score", chosen, SCORES))
+        rows = self.network_.rows.detach().cpu().numpy()
+        return function(features, rows, self.stored_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest similarity, (n,)."""
+        winner = self.similarity(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[winner]
+        return labels
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator to the folder `path`; nothing in it is executable."""
+        facts, arrays = self.to_parts()
+        write_model(path, {"limen": __version__, "estimator": facts}, weights=pack_arrays(arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator saved at `path`."""
+        facts, parts = read_model(path)
+        try:
+            return cls.from_parts(facts["estimator"], unpack_arrays(parts["weights"]))
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"{path} does not fit together: {error!r}") from error
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Facts for JSON and arrays for safetensors, all that is needed to go on learning."""
+        check_is_fitted(self)
+        params = self.get_params()
+        for name in ("accommodation", "score"):
+            if callable(params[name]):
+                raise ModelFileError(
+                    f"{name} is a function, and a model file holds no code: use a named one"
+                )
+        if isinstance(self.config, NetworkConfig):
+            params["config"] = asdict(self.config)
+        params["progress"] = None
+        facts = {
+            "kind": "shels",
+            "params": params,
+            "network": asdict(self.network_.config),
+            "input": self.input_format_.to_dict(),
+            "classes": self.classes_.tolist(),
+            "history": self.history_,
+        }
+        arrays = {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}
+        arrays |= {f"activity.{i}": a.cpu().numpy() for i, a in enumerate(self.activities_)}
+        arrays["stored.features"] = self.stored_.features
+        arrays["stored.labels"] = self.stored_.labels
+        arrays["generator"] = self._generator.get_state().numpy()
+        return facts, arrays
+
+    @classmethod
+    def from_parts(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The inverse of `to_parts`."""
+        params = dict(facts["params"])
+        if isinstance(params["config"], dict):
+            params["config"] = _config(params["config"])
+        model = cls(**params)
+        model._check_parameters()
+        config = _config(facts["network"])
+        model.classes_ = np.asarray(facts["classes"])
+        state = {
+            name.removeprefix("network."): torch.from_numpy(array)
+            for name, array in arrays.items()
+            if name.startswith("network.")
+        }
+        # Shapes first: a hostile file must not make us allocate a network it does not contain.
+        with torch.device("meta"):
+            network = SHELSNetwork(config, len(model.classes_), torch.Generator())
+        network.load_state_dict(state, assign=True)
+        network = network.to(model._device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+        generator = torch.Generator()
+        generator.set_state(torch.from_numpy(arrays["generator"]))
+        activities = [
+            torch.from_numpy(arrays[f"activity.{i}"]) for i in range(len(network.biases()))
+        ]
+        stored = ClassFeatures(arrays["stored.features"], arrays["stored.labels"])
+        model._adopt(network, generator, activities, stored)
+        model.input_format_ = InputFormat.from_dict(facts["input"])
+        model.n_features_in_ = model.input_format_.shape[-1]
+        model.history_ = list(facts["history"])
+        return model
+
+    def _adopt(
+        self,
+        network: SHELSNetwork,
+        generator: torch.Generator,
+        activities: list[torch.Tensor],
+        stored: ClassFeatures,
+    ) -> None:
+        self.network_ = network
+        self._generator = generator
+        self.activities_ = activities
+        self.stored_ = stored
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.config, str) and self.config not in PRESETS:
+            raise ValueError(unknown_name("config", self.config, PRESETS))
+        if isinstance(self.accommodation, str) and self.accommodation not in ACCOMMODATIONS:
+            raise ValueError(unknown_name("accommodation", self.accommodation, ACCOMMODATIONS))
+        if isinstance(self.score_function, str) and self.score_function not in SCORES:
+            raise ValueError(unknown_name("score", self.score_function, SCORES))
+        for name, least in (("epochs", 0), ("batch_size", 1), ("alpha", 0), ("beta", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be positive, got {self.lr!r}")
+
+    def _data(self, X: Any, y: Any) -> Data:
+        labels = np.asarray(y)
+        place = {label: column for column, label in enumerate(self.classes_.tolist())}
+        unknown = set(labels.tolist()) - place.keys()
+        if unknown:
+            raise ValueError(f"memory holds labels that are not known: {sorted(unknown)}")
+        columns = torch.tensor([place[label] for label in labels.tolist()])
+        return Data(self.input_format_.tensor(np.asarray(X)), columns, self.input_format_)
+
+    def _accommodate(self) -> Accommodation:
+        if callable(self.accommodation):
+            return self.accommodation
+        return ACCOMMODATIONS[self.accommodation]
+
+    def _accommodation_epochs(self) -> int:
+        if self.accommodation_epochs is not None:
+            return self.accommodation_epochs
+        return _EPOCHS.get(str(self.accommodation), 8)
+
+    def _accommodation_lr(self) -> float:
+        if self.accommodation_lr is not None:
+            return self.accommodation_lr
+        return self.lr / 2 if self.accommodation == "soft-freeze" else self.lr
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**63))
+        return int(self.random_state)
+
+
+def _config_for(format_: InputFormat) -> NetworkConfig:
+    if len(format_.shape) == 1:
+        return NetworkConfig.mlp(*format_.shape)
+    return NetworkConfig.for_shape(*format_.shape)
+
+
+def _config(state: Mapping[str, Any]) -> NetworkConfig:
+    return NetworkConfig(
+        tuple(state["input_shape"]),
+        tuple(tuple(block) for block in state["blocks"]),
+        tuple(state["hidden"]),
+        float(state["dropout"]),
+    )
+
+
+def _stored(network: SHELSNetwork, data: Data, generator: torch.Generator) -> ClassFeatures:
+    """Features of some examples of every class in `data`, drawn at random."""
+    order = torch.randperm(len(data), generator=generator)
+    columns = data.columns[order]
+    picked = torch.cat(
+        [order[columns == column][:_STORED_EXAMPLES] for column in data.columns.unique()]
+    )
+    features = features_of(network, data.inputs[picked], data.format)
+    return ClassFeatures(features, data.columns[picked].numpy())
+
+
+def _copy(generator: torch.Generator) -> torch.Generator:
+    again = torch.Generator()
+    again.set_state(generator.get_state())
+    return again

@@ -1,0 +1,153 @@
+"""The SHELS network, top to bottom: features that classes do not share, and class rows that grow.
+
+Gummadi et al., "SHELS: Exclusive Feature Sets for Novelty Detection and Continual Learning Without
+Class Boundaries", CoLLAs 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Activations: TypeAlias = list[Tensor]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What the network looks like.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        ``(channels, height, width)`` of an image, or ``(features,)`` of a plain vector.
+    blocks : tuple of tuple of int
+        Output channels of the 3x3 convolutions between two poolings; empty for plain vectors.
+    hidden : tuple of int
+        Widths of the linear layers before the class rows; the last one is the feature size.
+    dropout : float
+        Share of activations dropped in training after each of the first two poolings.
+
+    Examples
+    --------
+    >>> NetworkConfig.for_shape(3, 64, 64).blocks
+    ((32, 32), (64, 64), (128, 128), (128, 128))
+    """
+
+    input_shape: tuple[int, ...]
+    blocks: tuple[tuple[int, ...], ...] = ((32, 32), (64, 64), (128, 128))
+    hidden: tuple[int, ...] = (256,)
+    dropout: float = 0.0
+
+    @classmethod
+    def for_shape(cls, channels: int, height: int, width: int) -> Self:
+        """For images of one's own: as many blocks as leave a map of at least 3x3 at the end."""
+        depth = min(max(int(math.log2(min(height, width) / 3)), 1), 6)
+        widths = [32, 64] + [128] * 4
+        return cls((channels, height, width), tuple((w, w) for w in widths[:depth]))
+
+    @classmethod
+    def mlp(cls, features: int, hidden: tuple[int, ...] = (256, 128)) -> Self:
+        """For plain feature vectors."""
+        return cls((features,), (), hidden)
+
+
+PRESETS: Mapping[str, NetworkConfig] = {
+    "mnist": NetworkConfig((1, 28, 28)),
+    "fashion-mnist": NetworkConfig((1, 28, 28)),
+    "cifar10": NetworkConfig((3, 32, 32), hidden=(512,), dropout=0.25),
+    "digits": NetworkConfig((1, 8, 8), blocks=((32, 32), (64, 64)), hidden=(128,)),
+}
+
+
+class SHELSNetwork(nn.Module):
+    """Convolutions, linear layers, and one row of weights per class.
+
+    ``forward`` gives the features f, the last hidden activations, and the cosines of f with every
+    class row; the cosines are the logits in training. The similarity of the paper is the plain dot
+    product of f with the rows.
+    """
+
+    def __init__(self, config: NetworkConfig, n_classes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.config = config
+        self.convolutions = nn.ModuleList()
+        width = config.input_shape[0]
+        for block in config.blocks:
+            for out in block:
+                self.convolutions.append(nn.Conv2d(width, out, 3, padding=1))
+                width = out
+        size = [s >> len(config.blocks) for s in config.input_shape[1:]]
+        if config.blocks and 0 in size:
+            raise ValueError(
+                f"images of {config.input_shape[1]}x{config.input_shape[2]} are too small for "
+                f"{len(config.blocks)} poolings: give fewer blocks"
+            )
+        self.map_size = math.prod(size)  # activations of one channel that enter the linear layers
+        width *= self.map_size
+        self.linears = nn.ModuleList()
+        for out in config.hidden:
+            self.linears.append(nn.Linear(width, out))
+            width = out
+        self.rows = nn.Parameter(torch.empty(n_classes, width))
+        for weight in self.weights():
+            nn.init.xavier_uniform_(weight, generator=generator)
+        for bias in self.biases():
+            nn.init.zeros_(bias)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Features (n, d) and cosines (n, C) of x (n, C, H, W) or (n, F).
+
+        Dropout acts only where a `generator` is given, as in training.
+        """
+        f = self.activations(x, generator)[-1]
+        return f, self.cosines(f)
+
+    def activations(self, x: Tensor, generator: torch.Generator | None = None) -> Activations:
+        """What each hidden layer puts out: (n, channels, H, W) of a convolution, (n, d) above."""
+        outputs: Activations = []
+        layers = iter(self.convolutions)
+        for number, block in enumerate(self.config.blocks):
+            for _ in block:
+                x = functional.relu(next(layers)(x), inplace=True)
+                outputs.append(x)
+            x = functional.max_pool2d(x, 2)
+            if generator is not None and self.config.dropout and number < 2:
+                x = _dropout(x, self.config.dropout, generator)
+        x = x.flatten(1)
+        for layer in self.linears:
+            x = functional.relu(layer(x))
+            outputs.append(x)
+        return outputs
+
+    def cosines(self, features: Tensor) -> Tensor:
+        return functional.linear(functional.normalize(features), functional.normalize(self.rows))
+
+    def weights(self) -> list[Tensor]:
+        """Weights of every layer, first to last; the class rows are the last."""
+        return [layer.weight for layer in (*self.convolutions, *self.linears)] + [self.rows]
+
+    def biases(self) -> list[Tensor]:
+        """Biases of every hidden layer, first to last."""
+        return [layer.bias for layer in (*self.convolutions, *self.linears)]
+
+    @torch.no_grad()
+    def add_row(self, generator: torch.Generator) -> None:
+        """One more class, its row drawn as at the start."""
+        row = torch.empty(1, self.rows.shape[1])
+        # Xavier's bound depends on the number of rows the layer has once the class is in.
+        bound = math.sqrt(6 / (self.rows.shape[0] + 1 + self.rows.shape[1]))
+        nn.init.uniform_(row, -bound, bound, generator=generator)
+        self.rows = nn.Parameter(torch.cat([self.rows, row.to(self.rows.device)]))
+
+
+def _dropout(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    # torch's own dropout reads the global random state.
+    kept = torch.empty_like(x).bernoulli_(1 - share, generator=generator)
+    return x * kept / (1 - share)

@@ -1,0 +1,148 @@
+"""How similar features are to each class: pure functions that return one column per class.
+
+Direction: higher = more familiar. The same calibration and search serve all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class ClassFeatures:
+    """Features of stored examples of every class.
+
+    Attributes
+    ----------
+    features : ndarray (m, d)
+    labels : ndarray (m,)
+        Column of the class, 0 to C - 1.
+    """
+
+    features: Floats
+    labels: NDArray[np.intp]
+
+    def means(self) -> Floats:
+        """Mean feature of each class, (C, d)."""
+        columns = range(int(self.labels.max()) + 1)
+        means: Floats = np.stack([self.of_class(c).mean(axis=0) for c in columns])
+        return means
+
+    def of_class(self, column: int) -> Floats:
+        own: Floats = self.features[self.labels == column]
+        return own
+
+    def append(self, other: ClassFeatures) -> ClassFeatures:
+        return ClassFeatures(
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.labels, other.labels]),
+        )
+
+
+Score: TypeAlias = Callable[[Floats, Floats, ClassFeatures], Floats]
+
+
+def dot(features: Floats, rows: Floats, stored: ClassFeatures | None = None) -> Floats:  # noqa: ARG001
+    r"""The paper's score: :math:`s_c = W_c \cdot f`."""
+    similarity: Floats = features @ rows.T
+    return similarity
+
+
+def cosine(features: Floats, rows: Floats, stored: ClassFeatures | None = None) -> Floats:  # noqa: ARG001
+    r""":math:`s_c = \cos(W_c, f)`, what the network is trained on."""
+    return _unit(features) @ _unit(rows).T
+
+
+def prototype(features: Floats, rows: Floats, stored: ClassFeatures) -> Floats:  # noqa: ARG001
+    """Cosine with the mean feature of each class."""
+    return _unit(features) @ _unit(stored.means()).T
+
+
+def mahalanobis(features: Floats, rows: Floats, stored: ClassFeatures) -> Floats:  # noqa: ARG001
+    r"""Minus the squared distance to each class mean, in units of the tied covariance.
+
+    .. math:: s_c = -(f - m_c)^\top \Sigma^{-1} (f - m_c)
+
+    The covariance within classes is shrunk towards a multiple of the identity (Ledoit and Wolf,
+    2004). Lee et al., "A Simple Unified Framework for Detecting Out-of-Distribution Samples", 2018.
+    """
+    from sklearn.covariance import ledoit_wolf
+
+    means = stored.means()
+    within = (stored.features - means[stored.labels]).astype(np.float64)
+    covariance = ledoit_wolf(within, assume_centered=True)[0]
+    # Where features never vary the covariance is zero: a small ridge keeps distances finite.
+    ridge = 1e-6 * max(float(np.trace(covariance)) / len(covariance), 1e-12)
+    whitener = np.linalg.cholesky(np.linalg.inv(covariance + ridge * np.eye(len(covariance))))
+    points, centres = features @ whitener, means @ whitener
+    squared = (points**2).sum(axis=1)[:, None] - 2 * points @ centres.T + (centres**2).sum(axis=1)
+    similarity: Floats = -np.maximum(squared, 0)
+    return similarity
+
+
+def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+    """Cosine with the k-th nearest stored example of each class.
+
+    Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
+    """
+    points, columns = _unit(features), []
+    for c in range(len(rows)):
+        examples = _unit(stored.of_class(c))
+        place = max(len(examples) - k, 0)
+        column = np.empty(len(points))
+        for start in range(0, len(points), _CHUNK):
+            cosines = points[start : start + _CHUNK] @ examples.T
+            column[start : start + _CHUNK] = np.partition(cosines, place, axis=1)[:, place]
+        columns.append(column)
+    return np.stack(columns, axis=1)
+
+
+def energy(features: Floats, rows: Floats, stored: ClassFeatures | None = None) -> Floats:
+    r"""The free energy of the input on the winning class, less for the others by their distance.
+
+    .. math:: s_c = \log \sum_j e^{W_j \cdot f} - (\max_j W_j \cdot f - W_c \cdot f)
+
+    Liu et al., "Energy-based Out-of-distribution Detection", 2020.
+    """
+    logits = dot(features, rows, stored)
+    highest = logits.max(axis=1, keepdims=True)
+    similarity: Floats = logits + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
+    return similarity
+
+
+def msp(features: Floats, rows: Floats, stored: ClassFeatures | None = None) -> Floats:
+    """The softmax probability of each class over the dot products.
+
+    Hendrycks and Gimpel, "A Baseline for Detecting Misclassified and Out-of-Distribution Examples
+    in Neural Networks", 2017.
+    """
+    logits = dot(features, rows, stored)
+    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
+    similarity: Floats = weight / weight.sum(axis=1, keepdims=True)
+    return similarity
+
+
+SCORES: Mapping[str, Score] = {
+    "dot": dot,
+    "cosine": cosine,
+    "prototype": prototype,
+    "mahalanobis": mahalanobis,
+    "knn": knn,
+    "energy": energy,
+    "msp": msp,
+}
+
+
+def _unit(vectors: Floats) -> Floats:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Floats = vectors / np.maximum(norms, np.finfo(vectors.dtype).tiny)
+    return unit

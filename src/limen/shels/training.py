@@ -1,0 +1,130 @@
+"""The training loop, and one look at all data with a trained network."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limen.shels.inputs import InputFormat
+from limen.shels.losses import cosine_cross_entropy, node_activity
+from limen.shels.network import SHELSNetwork
+from limen.shels.scores import Floats
+
+Event: TypeAlias = dict[str, Any]
+Report: TypeAlias = Callable[[Event], None]
+Penalty: TypeAlias = Callable[[], Tensor]
+
+_INFERENCE_BATCH = 256
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss is no longer a number; the message says when and what to try."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs and class columns, and how inputs become batches."""
+
+    inputs: Tensor
+    columns: Tensor
+    format: InputFormat
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.format.batch(self.inputs[index]), self.columns[index]
+
+
+def train(
+    network: SHELSNetwork,
+    data: Data,
+    *,
+    penalty: Penalty,
+    epochs: int,
+    lr: float,
+    batch_size: int,
+    generator: torch.Generator,
+    report: Report,
+    phase: str,
+    draw: Callable[[], Tensor] | None = None,
+) -> list[Event]:
+    """Minimise cosine cross-entropy plus `penalty` with Adam; a record of each epoch.
+
+    `draw` gives the rows of an epoch in order; by default all of them, shuffled.
+    """
+    device = network.rows.device
+    optimiser = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
+    history: list[Event] = []
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        rows = draw() if draw else torch.randperm(len(data), generator=generator)
+        loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
+        for step, index in enumerate(rows.split(batch_size)):
+            x, target = (part.to(device) for part in data.batch(index))
+            _, cosines = network(x, generator)
+            loss = cosine_cross_entropy(cosines, target) + penalty()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            loss_sum += loss.detach() * len(index)
+            right += (cosines.detach().argmax(dim=1) == target).sum()
+            report(
+                {"phase": phase, "epoch": epoch, "epochs": epochs, "done": step + 1}
+                | {"steps": -(-len(rows) // batch_size)}
+            )
+        record: Event = {
+            "phase": phase,
+            "epoch": epoch,
+            "loss": float(loss_sum) / len(rows),
+            "accuracy": float(right) / len(rows),
+            "seconds": time.perf_counter() - start,
+        }
+        if not np.isfinite(record["loss"]):
+            raise TrainingDivergedError(
+                f"the loss is {record['loss']} in epoch {epoch} of {epochs} ({phase}): try a lower "
+                f"lr (now {lr:g}), a lower alpha or beta, or look for extreme values in X"
+            )
+        history.append(record)
+        report({**record, "epochs": epochs, "network": network})
+    return history
+
+
+@torch.inference_mode()
+def features_of(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> Floats:
+    """Features (n, d) of every input, in batches."""
+    out = np.empty((len(inputs), network.rows.shape[1]), dtype=np.float32)
+    for start in range(0, len(inputs), _INFERENCE_BATCH):
+        x = format.batch(inputs[start : start + _INFERENCE_BATCH]).to(network.rows.device)
+        out[start : start + len(x)] = network.activations(x)[-1].cpu().numpy()
+    return out
+
+
+@torch.no_grad()
+def activity_of(network: SHELSNetwork, data: Data) -> list[Tensor]:
+    """How active each node of each hidden layer is on this data."""
+    sums: list[Tensor] = []
+    for start in range(0, len(data), _INFERENCE_BATCH):
+        x = data.format.batch(data.inputs[start : start + _INFERENCE_BATCH])
+        parts = [layer.sum(dim=0) for layer in network.activations(x.to(network.rows.device))]
+        sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
+    return node_activity([total / len(data) for total in sums])
+
+
+@contextlib.contextmanager
+def thread_count(threads: int | None) -> Iterator[None]:
+    """Train with that many threads, and leave torch's setting as it was."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
