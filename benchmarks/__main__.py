@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import threshold
+from benchmarks import shels, threshold
 from benchmarks.report import markdown, write
 
-BENCHMARKS = {"threshold": threshold.run}
+BENCHMARKS = {"threshold": threshold.run, "shels": shels.run}
 
 
 def main() -> None:

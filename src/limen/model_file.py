@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from limen.storage import (
 )
 from limen.threshold import EtaChoice
 
+# Estimators that bring their own way to be stored. Imported by name: torch only if needed.
+_OWN_FORMAT = {"shels": ("limen.shels", "SHELSClassifier")}
 _PLAIN = ("calibration", "calibration_size", "rule", "memory", "unknown_label", "alarm_level")
 _FITTED = ("n_features_in_", "expected_known_accuracy_", "expected_novel_accuracy_")
 
@@ -63,7 +66,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "calibration": memory.calibration,
         "strangeness": model.calibration_strangeness_,
     }
-    write_model(path, facts, estimator=pack_estimator(model.estimator_), memory=pack_arrays(arrays))
+    facts["estimator"], parts = _estimator_parts(model.estimator_)
+    write_model(path, facts, memory=pack_arrays(arrays), **parts)
 
 
 def restore(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
@@ -73,12 +77,12 @@ def restore(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
         return _restored(facts, parts, build)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise ModelFileError(f"{path}: the model file does not fit together: {error!r}") from error
 
 
 def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) -> Any:
-    estimator = unpack_estimator(parts["estimator"])
+    estimator = _estimator_from(facts.get("estimator"), parts)
     arrays = unpack_arrays(parts["memory"])
     config = dict(facts["config"])
     config["objective"] = _objective_from(config["objective"])
@@ -109,6 +113,30 @@ def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) 
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.asarray(facts["feature_names"], dtype=object)
     return model
+
+
+def _estimator_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Facts and parts of the estimator: its own, if it knows how, else by skops."""
+    if hasattr(estimator, "to_parts"):
+        facts, arrays = estimator.to_parts()
+        return facts, {"weights": pack_arrays(arrays)}
+    return {"kind": "skops"}, {"estimator": pack_estimator(estimator)}
+
+
+def _estimator_from(facts: Any, parts: Mapping[str, bytes]) -> Any:
+    kind = facts["kind"]
+    if kind == "skops":
+        return unpack_estimator(parts["estimator"])
+    if kind not in _OWN_FORMAT:
+        raise ModelFileError(f"the model holds an estimator of unknown kind {kind!r}")
+    module, name = _OWN_FORMAT[kind]
+    try:
+        estimator = getattr(import_module(module), name)
+    except ImportError as error:
+        raise ModelFileError(
+            f"this model needs PyTorch: pip install -c constraints.txt 'limen[{kind}]'"
+        ) from error
+    return estimator.from_parts(facts, unpack_arrays(parts["weights"]))
 
 
 def _choice(state: Mapping[str, Any]) -> EtaChoice:

@@ -349,8 +349,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             if name.startswith("network.")
         }
         # Shapes first: a hostile file must not make us allocate a network it does not contain.
-        with torch.device("meta"):
-            network = SHELSNetwork(config, len(model.classes_), torch.Generator())
+        network = SHELSNetwork(config, len(model.classes_), generator=None)
         network.load_state_dict(state, assign=True)
         network = network.to(model._device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
         generator = torch.Generator()

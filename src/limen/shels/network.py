@@ -71,16 +71,20 @@ class SHELSNetwork(nn.Module):
     ``forward`` gives the features f, the last hidden activations, and the cosines of f with every
     class row; the cosines are the logits in training. The similarity of the paper is the plain dot
     product of f with the rows.
+
+    Without a `generator` the weights have shapes but no values, for `load_state_dict(assign=True)`.
     """
 
-    def __init__(self, config: NetworkConfig, n_classes: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, config: NetworkConfig, n_classes: int, generator: torch.Generator | None
+    ) -> None:
         super().__init__()
         self.config = config
         self.convolutions = nn.ModuleList()
         width = config.input_shape[0]
         for block in config.blocks:
             for out in block:
-                self.convolutions.append(nn.Conv2d(width, out, 3, padding=1))
+                self.convolutions.append(nn.Conv2d(width, out, 3, padding=1, device="meta"))
                 width = out
         size = [s >> len(config.blocks) for s in config.input_shape[1:]]
         if config.blocks and 0 in size:
@@ -92,9 +96,15 @@ class SHELSNetwork(nn.Module):
         width *= self.map_size
         self.linears = nn.ModuleList()
         for out in config.hidden:
-            self.linears.append(nn.Linear(width, out))
+            self.linears.append(nn.Linear(width, out, device="meta"))
             width = out
-        self.rows = nn.Parameter(torch.empty(n_classes, width))
+        self.rows = nn.Parameter(torch.empty(n_classes, width, device="meta"))
+        if generator is not None:
+            self._draw(generator)
+
+    def _draw(self, generator: torch.Generator) -> None:
+        # Made without values first: torch would draw them from the global random state.
+        self.to_empty(device="cpu")
         for weight in self.weights():
             nn.init.xavier_uniform_(weight, generator=generator)
         for bias in self.biases():

@@ -1,0 +1,385 @@
+"""SHELSClassifier: fit, grow, repeat bit by bit, stop cleanly, and come back from a file."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_wine
+from sklearn.model_selection import cross_val_score, train_test_split
+
+import limen
+from limen import ModelFileError, OpenSetClassifier
+from limen.shels import NetworkConfig, SHELSClassifier, TrainingDivergedError
+
+SMALL = NetworkConfig((1, 8, 8), ((16, 16), (32, 32)), (64,))
+pytestmark = pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning")
+
+
+def digits(*classes, test_size=0.3):
+    data = load_digits()
+    keep = np.isin(data.target, classes)
+    return train_test_split(
+        data.images[keep], data.target[keep], test_size=test_size, random_state=0
+    )
+
+
+def small(**changes):
+    return SHELSClassifier(
+        **{"config": SMALL, "epochs": 15, "lr": 2e-3, "random_state": 0, "threads": 1} | changes
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, X_test, y, y_test = digits(0, 1, 2, 3)
+    return small().fit(X, y), X, X_test, y, y_test
+
+
+def test_it_learns(fitted):
+    model, X, X_test, _, y_test = fitted
+    assert model.score(X_test, y_test) > 0.95
+    assert model.features(X_test).shape == (len(X_test), 64)
+    assert model.similarity(X_test).shape == (len(X_test), 4)
+    rows = model.network_.rows.detach().numpy()
+    np.testing.assert_allclose(model.similarity(X), model.features(X) @ rows.T, rtol=1e-5)
+    assert [record["epoch"] for record in model.history_] == list(range(1, 16))
+    assert model.history_[-1]["loss"] < model.history_[0]["loss"]
+
+
+@pytest.mark.parametrize("score", ["cosine", "prototype", "mahalanobis", "knn", "energy", "msp"])
+def test_every_score_classifies_too(score, fitted):
+    model, _, X_test, _, y_test = fitted
+    winner = model.classes_[model.similarity(X_test, score).argmax(axis=1)]
+    assert np.mean(winner == y_test) > 0.9
+    renamed = clone(model).set_params(score=score)
+    assert renamed.get_params()["score"] == score
+
+
+def test_a_score_of_ones_own(fitted):
+    model, _, X_test, *_ = fitted
+    mine = model.similarity(X_test, lambda f, rows, stored: -f @ rows.T + len(stored.features))
+    np.testing.assert_allclose(
+        mine, len(model.stored_.features) - model.similarity(X_test), rtol=1e-4
+    )
+
+
+def test_plain_feature_vectors():
+    X, y = load_wine(return_X_y=True)
+    model = SHELSClassifier(epochs=30, lr=1e-3, random_state=0)
+    assert cross_val_score(model, X, y, cv=3).mean() > 0.9
+
+
+def test_text_labels_and_channels_last_colour_images():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["red", "green", "blue"], 40)
+    X = rng.integers(0, 60, (120, 12, 12, 3), dtype=np.uint8)
+    for channel, name in enumerate(("red", "green", "blue")):
+        X[y == name, :, :, channel] += 150
+    model = SHELSClassifier(epochs=3, lr=1e-3, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert "colour images 12x12 (n, H, W, C)" in str(model.input_format_)
+
+
+def test_same_seed_same_threads_same_weights_bit_by_bit(fitted):
+    model, X, _, y, _ = fitted
+    again = small().fit(X, y)
+    for a, b in zip(model.network_.parameters(), again.network_.parameters(), strict=True):
+        assert torch.equal(a, b)
+    other = small(random_state=1, epochs=1).fit(X, y)
+    assert not torch.equal(other.network_.rows, again.network_.rows)
+
+
+def test_no_global_state_is_read_or_changed():
+    X, _, y, _ = digits(0, 1)
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()  # noqa: NPY002
+    first = small(config=NetworkConfig((1, 8, 8), ((8,),), (16,), dropout=0.2), epochs=1).fit(X, y)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+    assert before[2] == torch.get_num_threads()
+    torch.manual_seed(6)
+    second = clone(first).fit(X, y)
+    assert torch.equal(first.network_.rows, second.network_.rows)
+
+
+@pytest.mark.parametrize("accommodation", ["soft-freeze", "replay", "prototype"])
+def test_a_new_class_is_taken_in(accommodation, fitted):
+    trained, X, X_test, y, y_test = fitted
+    new, new_test, *_ = digits(6)
+    model = pickle.loads(pickle.dumps(trained)).set_params(
+        accommodation=accommodation, accommodation_epochs=None if accommodation != "replay" else 4
+    )
+    model.add_class(new, 6, memory=(X, y))
+    assert model.classes_.tolist() == [0, 1, 2, 3, 6]
+    assert model.similarity(X_test).shape == (len(X_test), 5)
+    assert model.score(X_test, y_test) > 0.8
+    if accommodation != "soft-freeze":  # at the paper's beta, 130 pictures do not move it
+        assert np.mean(model.predict(new_test) == 6) > 0.5
+    assert set(model.stored_.labels.tolist()) == {0, 1, 2, 3, 4}
+    for before, after in zip(trained.activities_, model.activities_, strict=True):
+        assert (after >= before).all()  # what the new class excites is added
+    with pytest.raises(ValueError, match="label 6 is known already"):
+        model.add_class(new, 6)
+
+
+def test_soft_freezing_holds_what_matters_and_beta_decides_how_hard(fitted):
+    trained, *_ = fitted
+    new, *_ = digits(6)
+
+    def moved(beta):
+        model = pickle.loads(pickle.dumps(trained)).set_params(beta=beta, accommodation_lr=1e-3)
+        model.add_class(new, 6)
+        old, now = trained.network_.rows, model.network_.rows[:4]
+        return float((old - now).norm().detach())
+
+    assert moved(3000.0) < moved(0.0)
+
+
+def test_replay_without_memory_says_what_to_do(fitted):
+    model = pickle.loads(pickle.dumps(fitted[0])).set_params(accommodation="replay")
+    with pytest.raises(ValueError, match="pass memory="):
+        model.add_class(digits(6)[0], 6)
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_an_accommodation_of_ones_own(fitted):
+    def copy_the_first_row(lesson):
+        with torch.no_grad():
+            lesson.network.rows[-1] = lesson.network.rows[0]
+        return [{"phase": "mine", "epoch": 1}]
+
+    model = pickle.loads(pickle.dumps(fitted[0])).set_params(accommodation=copy_the_first_row)
+    model.add_class(digits(6)[0], 6)
+    assert torch.equal(model.network_.rows[-1], model.network_.rows[0])
+    assert model.history_[-1]["phase"] == "mine"
+
+
+class Interrupt:
+    """Raises in the middle of training, as Ctrl-C would."""
+
+    def __init__(self, error):
+        self.error, self.steps = error, 0
+
+    def __call__(self, event):
+        self.steps += "done" in event
+        if self.steps == 5:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("power cut")])
+def test_an_interrupted_lesson_leaves_the_estimator_as_it_was(error, fitted):
+    trained, X, X_test, y, _ = fitted
+    model = pickle.loads(pickle.dumps(trained))
+    before = model.similarity(X_test)
+    for lesson in (
+        lambda: model.fit(X, y),
+        lambda: model.add_class(digits(6)[0], 6, memory=(X, y)),
+    ):
+        model.set_params(progress=Interrupt(error))
+        with pytest.raises(type(error)):
+            lesson()
+        assert (model.similarity(X_test) == before).all()
+        assert model.classes_.tolist() == [0, 1, 2, 3]
+        assert len(model.history_) == 15
+    fresh = small(progress=Interrupt(error))
+    with pytest.raises(type(error)):
+        fresh.fit(X, y)
+    assert not hasattr(fresh, "network_")
+
+
+def test_a_loss_that_is_no_number_names_the_epoch_and_what_to_try():
+    X, _, y, _ = digits(0, 1)
+    with pytest.raises(
+        TrainingDivergedError, match=r"in epoch 1 of 2 .*try a lower lr \(now 1e\+30"
+    ):
+        small(lr=1e30, epochs=2).fit(X, y)
+
+
+def test_an_own_progress_function_sees_every_step_and_epoch():
+    X, _, y, _ = digits(0, 1)
+    events = []
+    small(epochs=2, batch_size=50, progress=events.append).fit(X, y)
+    steps = -(-len(X) // 50)
+    assert sum("done" in e for e in events) == 2 * steps
+    assert [e["epoch"] for e in events if "loss" in e] == [1, 2]
+
+
+def test_the_bar_is_silent_off_a_terminal_and_shows_when_asked():
+    code = """if True:
+        import numpy as np
+        from limen.shels import SHELSClassifier
+        X = np.random.default_rng(0).random((60, 4)); y = np.arange(60) % 3
+        SHELSClassifier(epochs=2, progress=PROGRESS).fit(X, y)
+    """
+    silent, shown = (
+        subprocess.run(
+            [sys.executable, "-c", code.replace("PROGRESS", wish)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"COLUMNS": "120", "TERM": "xterm", "FORCE_COLOR": "1", "PATH": ""},
+        ).stderr
+        for wish in ("None", "True")
+    )
+    assert silent == ""
+    assert "training" in shown
+    assert "accuracy" in shown
+
+
+BAD = [
+    ({"config": "mnits"}, "Did you mean 'mnist'"),
+    ({"config": "cifar10"}, "the network takes inputs of shape"),
+    ({"accommodation": "reply"}, "Did you mean 'replay'"),
+    ({"score": "cosin"}, "Did you mean 'cosine'"),
+    ({"lr": 0}, "lr must be positive"),
+    ({"batch_size": 0}, "batch_size must be at least 1"),
+    ({"epochs": -1}, "epochs must be at least 0"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), BAD)
+def test_bad_parameters_are_named(parameters, message):
+    X, _, y, _ = digits(0, 1)
+    with pytest.raises(ValueError, match=message):
+        small(**parameters).fit(X, y)
+
+
+def test_one_class_is_not_enough_and_shapes_must_agree(fitted):
+    X, _, y, _ = digits(0)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        small().fit(X, y)
+    with pytest.raises(ValueError, match="as in fit"):
+        fitted[0].predict(np.zeros((2, 9, 9)))
+    with pytest.raises(ValueError, match="memory holds labels that are not known"):
+        fitted[0].add_class(X, 9, memory=(X, y + 5))
+
+
+def test_presets():
+    assert SHELSClassifier.preset("mnist").accommodation_lr == 1e-5
+    assert SHELSClassifier.preset("cifar10", epochs=1).epochs == 1
+    with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
+        SHELSClassifier.preset("cifar")
+
+
+# --- in the open-set classifier -------------------------------------------------------------------
+
+
+def open_set(**changes):
+    return OpenSetClassifier(
+        small(**{"accommodation": "replay", "accommodation_epochs": 4} | changes),
+        similarity="dot",
+        random_state=0,
+    )
+
+
+@pytest.mark.parametrize("accommodation", ["soft-freeze", "replay", "prototype"])
+def test_the_papers_system_in_one_line(accommodation):
+    X, X_test, y, y_test = digits(0, 1, 2, 3)
+    new, new_test, *_ = digits(6)
+    model = open_set(accommodation=accommodation).fit(X, y)
+    assert list(model.fold_choices_) == [0, 1, 2, 3]
+    assert np.mean(model.predict(X_test) == y_test) > 0.5
+    assert model.predict_novelty(new).mean() > model.predict_novelty(X_test).mean()
+    before = model.eta_
+    model.learn_class(new, 6)
+    assert model.accommodation_ == "add_class"
+    assert model.eta_ == pytest.approx((before + model.continual_eta_.history[-1].eta) / 2)
+    if accommodation == "replay":
+        assert np.mean(model.predict(new_test) == 6) > 0.3
+
+
+def test_the_network_of_the_open_set_classifier_is_seeded_by_it():
+    X, _, y, _ = digits(0, 1, 2)
+    runs = [
+        OpenSetClassifier(small(random_state=None, epochs=2), random_state=4, n_jobs=n).fit(X, y)
+        for n in (1, 2)
+    ]
+    assert runs[0].eta_ == runs[1].eta_
+    assert torch.equal(runs[0].estimator_.network_.rows, runs[1].estimator_.network_.rows)
+
+
+def test_saved_in_the_middle_of_a_stream_it_goes_on_alike(tmp_path):
+    X, X_test, y, _ = digits(0, 1, 2, 3)
+    model = open_set(epochs=6).fit(X, y).learn_class(digits(6)[0], 6)
+    model.save(tmp_path / "digits.limen")
+    again = limen.load(tmp_path / "digits.limen")
+    assert (again.strangeness(X_test) == model.strangeness(X_test)).all()
+    for each in (model, again):
+        each.learn_class(digits(8)[0], 8)
+    assert again.eta_ == model.eta_
+    assert (again.strangeness(X_test) == model.strangeness(X_test)).all()
+    assert again.estimator_.get_params() == model.estimator_.get_params()
+    assert torch.equal(again.estimator_.network_.rows, model.estimator_.network_.rows)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    path = tmp_path / "net.limen"
+    fitted[0].save(path)
+    return path
+
+
+def test_the_estimator_alone_can_be_saved(saved, fitted):
+    model, X, X_test, y, _ = fitted
+    again = SHELSClassifier.load(saved)
+    assert (again.similarity(X_test) == model.similarity(X_test)).all()
+    assert again.get_params() == model.get_params()
+    grown = [
+        pickle.loads(pickle.dumps(m)).set_params(accommodation="replay") for m in (model, again)
+    ]
+    for each in grown:
+        each.add_class(digits(6)[0], 6, memory=(X, y))
+    assert (grown[0].similarity(X_test) == grown[1].similarity(X_test)).all()
+
+
+def edit(path, change):
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def truncate(path):
+    part = next(path.glob("weights-*"))
+    part.write_bytes(part.read_bytes()[:-100])
+
+
+HOSTILE = [
+    (truncate, "truncated or altered"),
+    (lambda p: edit(p, lambda m: m.update(format=2)), "install a newer limen"),
+    (lambda p: edit(p, lambda m: m.pop("estimator")), "does not fit together"),
+    (lambda p: edit(p, lambda m: m["estimator"]["classes"].append(9)), "does not fit together"),
+    (
+        lambda p: edit(p, lambda m: m["estimator"]["network"].update(hidden=[10**9])),
+        "does not fit together",
+    ),
+    (
+        lambda p: edit(p, lambda m: m["estimator"]["params"].update(score="__import__('os')")),
+        "does not fit together",
+    ),
+    (
+        lambda p: edit(p, lambda m: m["estimator"]["params"].update(surprise=1)),
+        "does not fit together",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), HOSTILE)
+def test_a_hostile_file_is_refused(damage, message, saved):
+    damage(saved)
+    with pytest.raises(ModelFileError, match=message):
+        SHELSClassifier.load(saved)
+
+
+def test_functions_are_not_stored(fitted, tmp_path):
+    model = pickle.loads(pickle.dumps(fitted[0])).set_params(score=limen.shels.scores.dot)
+    with pytest.raises(ModelFileError, match="score is a function"):
+        model.save(tmp_path / "no.limen")
