@@ -51,7 +51,7 @@ def value_of(objective, known, novel, cut, known_weight=None, novel_weight=None)
     elif callable(objective):
         value = objective(k, n)
     else:
-        value = objective.build(share)(k, n)
+        value = objective.function(share)(k, n)
     return float(value[0])
 
 
@@ -127,8 +127,10 @@ BY_HAND = [
     ([1, 3], [2, 4], "total", 1.5, 0.75, 0.5, 1.0, (1, 2)),  # ties with (3, 4]: the lower
     ([1, 3], [2, 5], "total", 4.0, 0.75, 1.0, 0.5, (3, 5)),  # the wider of the two
     ([1, 2, 3, 4], [2.5], "pooled", np.nextafter(4, 5), 0.8, 1.0, 0.0, (4, np.inf)),
-    ([1, 1, 1], [1], "gmean", 1.0, 0.0, 0.0, 1.0, (-np.inf, 1)),  # one score: nothing to tell
-    ([2], [1], "total", 1.0, 0.5, 0.0, 1.0, (-np.inf, 1)),  # upside down: call all novel
+    ([1, 1, 1], [1], "gmean", np.nextafter(1, 2), 0.0, 1.0, 0.0, (1, np.inf)),  # nothing to tell
+    ([2], [1], "total", np.nextafter(2, 3), 0.5, 1.0, 0.0, (2, np.inf)),  # upside down
+    ([5, 6, 7], [1, 2, 3], "gmean", np.nextafter(7, 8), 0.0, 1.0, 0.0, (7, np.inf)),
+    ([3], [1, 2], "pooled", 1.0, 2 / 3, 0.0, 1.0, (-np.inf, 1)),  # call all novel
     ([1, 2, 3, 4], [3.5, 8], known_rate(1.0), 6.0, 0.5, 1.0, 0.5, (4, 8)),
     ([1, np.inf], [2, 3], "gmean", 1.5, 0.5**0.5, 0.5, 1.0, (1, 2)),
     ([np.inf], [np.inf], "total", 0.0, 0.5, 0.0, 1.0, (-np.inf, np.inf)),
@@ -190,7 +192,20 @@ def test_single_precision_scores_give_a_cut_that_holds_in_single_precision():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES[:6], ids=lambda o: getattr(o, "name", o))
-@pytest.mark.parametrize("kind", ["smooth", "ties", "outliers", "single", "weights", "infinite"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "smooth",
+        "ties",
+        "outliers",
+        "single",
+        "weights",
+        "infinite",
+        "heavy",
+        "same",
+        "heavy weights",
+    ],
+)
 def test_skipping_bins_changes_nothing(objective, kind):
     rng = np.random.default_rng(7)
     known, novel = rng.normal(size=_SMALL), rng.normal(1.5, 2, size=_SMALL // 2)
@@ -201,14 +216,18 @@ def test_skipping_bins_changes_nothing(objective, kind):
         known[:3], novel[:2] = 1e300, -1e300
     elif kind == "single":
         known, novel = known.astype(np.float32), novel.astype(np.float32)
-    elif kind == "weights":
+    elif kind.startswith("heavy"):
+        known, novel = np.exp(9 * known), np.exp(9 * novel)
+    elif kind == "same":
+        novel = rng.normal(size=novel.size)
+    if kind.endswith("weights"):
         weights = {"known_weight": rng.random(known.size), "novel_weight": rng.random(novel.size)}
     elif kind == "infinite":
         known[:100], novel[:50] = np.inf, -np.inf
     share = novel.size / (known.size + novel.size)
     if weights:
         share = weights["novel_weight"].sum() / sum(w.sum() for w in weights.values())
-    sorted_whole = resolve_objective(objective).build(share)  # a plain function: all is sorted
+    sorted_whole = resolve_objective(objective).function(share)  # a plain function: all is sorted
     skipped = search_eta(known, novel, objective, **weights)
     whole = search_eta(known, novel, sorted_whole, **weights)
     assert skipped.interval == whole.interval
@@ -231,7 +250,10 @@ BAD = [
     ({"known": 3.0, "novel": [1]}, "known must be one-dimensional"),
     ({"known": ["a"], "novel": [1]}, "known must hold real numbers"),
     ({"known": [1j], "novel": [1]}, "known must hold real numbers"),
-    ({"known": [1], "novel": [1], "known_weight": [-1]}, "known_weight.*not negative, got 1"),
+    (
+        {"known": [1], "novel": [1], "known_weight": [-1]},
+        "known_weight.*not negative, got 1 that are not",
+    ),
     ({"known": [1], "novel": [1], "novel_weight": [np.nan]}, "novel_weight.*got 1"),
     ({"known": [1], "novel": [1], "novel_weight": [1, 2]}, r"novel_weight.*\(1,\), got \(2,\)"),
     ({"known": [1], "novel": [1], "novel_weight": [0]}, "novel_weight sums to 0"),

@@ -19,6 +19,8 @@ Scores: TypeAlias = NDArray[np.floating[Any]]
 _BINS = 1 << 14  # their counts stay in the second-level cache
 _CHUNK = 1 << 16
 _SMALL = 1 << 17  # below this a sort is cheaper than another round of bins
+_SAMPLE = 1 << 12
+_BIN_COUNT = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class Side:
     weight: Floats | None
     total: float
     settled: float = 0.0  # weight of the points outside that are right at every cut considered
+    ordered: bool = False
 
-    def restrict(self, inside: NDArray[np.bool_], settled: float) -> Side:
+    def restrict(self, inside: NDArray[np.bool_] | slice, settled: float) -> Side:
         weight = None if self.weight is None else self.weight[inside]
         return replace(self, scores=self.scores[inside], weight=weight, settled=settled)
 
@@ -86,7 +89,9 @@ def _as_side(name: str, scores: Scores, given_weight: ArrayLike | None) -> Side:
             )
         wrong = int(np.count_nonzero(~(weight >= 0) | np.isinf(weight)))
         if wrong:
-            raise ValueError(f"{name}_weight must be finite and not negative, got {wrong} that are")
+            raise ValueError(
+                f"{name}_weight must be finite and not negative, got {wrong} that are not"
+            )
         total = float(weight.sum())
         if total == 0:
             raise ValueError(f"{name}_weight sums to 0: no {name} point would count")
@@ -103,45 +108,92 @@ def _as_side(name: str, scores: Scores, given_weight: ArrayLike | None) -> Side:
 
 
 def narrow(known: Side, novel: Side, function: ObjectiveFunction, tie: float) -> tuple[Side, Side]:
-    """Drop the scores around which a monotone objective cannot have its best cut."""
+    """Drop the scores around which a monotone objective cannot have its best cut.
+
+    The scores are counted in bins of equal width; where these leave too much (tails so heavy that
+    one bin holds nearly all), they are sorted and counted in bins of equal count.
+    """
     while (size := known.scores.size + novel.scores.size) > _SMALL:
-        low = min(side.scores.min() for side in (known, novel) if side.scores.size)
-        high = max(side.scores.max() for side in (known, novel) if side.scores.size)
-        with np.errstate(all="ignore"):
-            scale = (_BINS - 1) / (high - low)
-        if not (np.isfinite(scale) and scale > 0):
-            break
-        known_bins, known_right = _count_bins(known, low, scale)
-        novel_bins, novel_right = _count_bins(novel, low, scale)
-        known_accuracy, novel_accuracy = known.accuracy(known_right), novel.accuracy(novel_right)
-        # A cut on a bin's edge is exact; one inside has at most the known accuracy of the upper
-        # edge and the novel accuracy of the lower one.
-        reached = function(known_accuracy, novel_accuracy).max()
-        bound = function(known_accuracy[1:], novel_accuracy[:-1])
-        candidates = np.flatnonzero(bound >= reached - tie * abs(reached))
-        first, last = candidates[0], candidates[-1]
-        known_inside = (known_bins >= first) & (known_bins <= last)
-        novel_inside = (novel_bins >= first) & (novel_bins <= last)
-        if np.count_nonzero(known_inside) + np.count_nonzero(novel_inside) > size // 2:
-            break
-        known = known.restrict(known_inside, known_right[first])
-        novel = novel.restrict(novel_inside, novel_right[last + 1])
+        bins = _equal_width(known, novel)
+        if bins is not None:
+            known_bins, novel_bins, known_right, novel_right = bins
+            first, last = _promising(known, known_right, novel, novel_right, function, tie)
+            known_inside = (known_bins >= first) & (known_bins <= last)
+            novel_inside = (novel_bins >= first) & (novel_bins <= last)
+            if np.count_nonzero(known_inside) + np.count_nonzero(novel_inside) <= size // 2:
+                known = known.restrict(known_inside, known_right[first])
+                novel = novel.restrict(novel_inside, novel_right[last + 1])
+                continue
+        return _narrow_ordered(known, novel, function, tie)
     return known, novel
 
 
-def _count_bins(side: Side, low: Any, scale: Any) -> tuple[NDArray[np.uint16], Floats]:
-    """Each score's bin, monotone in the score, and the weight that is right at each bin edge."""
+def _promising(
+    known: Side,
+    known_right: Floats,
+    novel: Side,
+    novel_right: Floats,
+    function: ObjectiveFunction,
+    tie: float,
+) -> tuple[int, int]:
+    """First and last bin that can hold the best cut, from the weight that is right at each edge.
+
+    A cut on an edge is exact; one inside a bin has at most the known accuracy of the upper edge and
+    the novel accuracy of the lower one.
+    """
+    known_accuracy, novel_accuracy = known.accuracy(known_right), novel.accuracy(novel_right)
+    reached = function(known_accuracy, novel_accuracy).max()
+    bound = function(known_accuracy[1:], novel_accuracy[:-1])
+    candidates = np.flatnonzero(bound >= reached - tie * abs(reached))
+    return int(candidates[0]), int(candidates[-1])
+
+
+def _equal_width(
+    known: Side, novel: Side
+) -> tuple[NDArray[np.uint16], NDArray[np.uint16], Floats, Floats] | None:
+    """The bin of every score and the weight right at every edge; None if there is no width."""
+    samples = [s.scores[:: s.scores.size // _SAMPLE + 1] for s in (known, novel)]
+    low, high = np.quantile(np.concatenate(samples), [0.001, 0.999])
+    with np.errstate(all="ignore"):
+        scale = (_BINS - 1) / (high - low)
+    if not (np.isfinite(scale) and scale > 0):
+        return None
+    dtype = known.scores.dtype.type
+    known_bins, known_counts = _count(known, dtype(low), dtype(scale))
+    novel_bins, novel_counts = _count(novel, dtype(low), dtype(scale))
+    return known_bins, novel_bins, known.right(known_counts), novel.right(novel_counts)
+
+
+def _count(side: Side, low: Any, scale: Any) -> tuple[NDArray[np.uint16], Floats]:
+    """Each score's bin, monotone in the score, and the weight in each bin."""
     bins = np.empty(side.scores.size, np.uint16)
     counts = np.zeros(_BINS)
     for start in range(0, bins.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        offset = side.scores[part] - low
-        offset *= scale
+        with np.errstate(over="ignore"):
+            offset = side.scores[part] - low
+            offset *= scale
+        np.clip(offset, 0, _BINS - 1, out=offset)  # the outermost bins take all beyond them
         index = offset.astype(np.intp)
         bins[part] = index
         weight = None if side.weight is None else side.weight[part]
         counts += np.bincount(index, weights=weight, minlength=_BINS)
-    return bins, side.right(counts)
+    return bins, counts
+
+
+def _narrow_ordered(
+    known: Side, novel: Side, function: ObjectiveFunction, tie: float
+) -> tuple[Side, Side]:
+    known, novel = _ordered(known), _ordered(novel)
+    edges = np.unique(np.concatenate([known.scores[::_BIN_COUNT], novel.scores[::_BIN_COUNT]]))
+    places = [np.append(np.searchsorted(s.scores, edges), s.scores.size) for s in (known, novel)]
+    right = [_right_at(s, place) for s, place in zip((known, novel), places, strict=True)]
+    first, last = _promising(known, right[0], novel, right[1], function, tie)
+    known_inside, novel_inside = (slice(place[first], place[last + 1]) for place in places)
+    return (
+        known.restrict(known_inside, right[0][first]),
+        novel.restrict(novel_inside, right[1][last + 1]),
+    )
 
 
 class Intervals(NamedTuple):
@@ -154,10 +206,11 @@ class Intervals(NamedTuple):
 
 def every_cut(known: Side, novel: Side) -> Iterator[Intervals]:
     """All intervals from -inf to inf, a block that fits the cache at a time."""
-    (known_scores, known_accuracy), (novel_scores, novel_accuracy) = (
-        _ordered(known),
-        _ordered(novel),
-    )
+    known, novel = _ordered(known), _ordered(novel)
+    known_scores, novel_scores = known.scores, novel.scores
+    # The accuracies with 0, 1, ... all scores of a kind below the cut.
+    known_accuracy = known.accuracy(known.right(_weight(known)))
+    novel_accuracy = novel.accuracy(novel.right(_weight(novel)))
     inner = np.unique(np.concatenate([known_scores[::_CHUNK], novel_scores[::_CHUNK]]))
     borders = np.concatenate([[-np.inf], inner, [np.inf]]).astype(inner.dtype)
     known_start, known_stop = _inside(known_scores, borders)
@@ -179,14 +232,25 @@ def every_cut(known: Side, novel: Side) -> Iterator[Intervals]:
         )
 
 
-def _ordered(side: Side) -> tuple[Scores, Floats]:
-    """The scores in order, and the accuracy with 0, 1, ... all of them below the cut."""
+def _right_at(side: Side, place: NDArray[np.intp]) -> Floats:
+    """Weight that is right with so many of the ordered scores below the cut."""
+    if side.weight is not None:
+        return side.right(side.weight)[place]
+    below = place if side.name == "known" else side.scores.size - place
+    return side.settled + below.astype(np.float64)
+
+
+def _ordered(side: Side) -> Side:
+    if side.ordered:
+        return side
     if side.weight is None:
-        scores, weight = np.sort(side.scores), np.ones(side.scores.size)
-    else:
-        order = np.argsort(side.scores, kind="stable")
-        scores, weight = side.scores[order], side.weight[order]
-    return scores, side.accuracy(side.right(weight))
+        return replace(side, scores=np.sort(side.scores), ordered=True)
+    order = np.argsort(side.scores, kind="stable")
+    return replace(side, scores=side.scores[order], weight=side.weight[order], ordered=True)
+
+
+def _weight(side: Side) -> Floats:
+    return np.ones(side.scores.size) if side.weight is None else side.weight
 
 
 def _inside(scores: Scores, borders: Scores) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -15,7 +15,7 @@ from limen._version import __version__
 from limen.calibration import ClassStatistics
 from limen.continual import ContinualEta
 from limen.memory import Memory
-from limen.objectives import FACTORIES, Objective
+from limen.objectives import Objective
 from limen.storage import (
     ModelFileError,
     pack_arrays,
@@ -145,13 +145,15 @@ def _choice(state: Mapping[str, Any]) -> EtaChoice:
 
 
 def _objective_facts(objective: Any) -> Any:
-    if isinstance(objective, Objective) and objective.name in FACTORIES:
+    if isinstance(objective, Objective):
         return {"name": objective.name, "settings": dict(objective.settings)}
-    return _named("objective", objective.name if isinstance(objective, Objective) else objective)
+    return _named("objective", objective)
 
 
 def _objective_from(facts: Any) -> str | Objective:
-    return facts if isinstance(facts, str) else FACTORIES[facts["name"]](**facts["settings"])
+    if isinstance(facts, str):
+        return facts
+    return Objective(facts["name"], tuple(facts["settings"].items()))
 
 
 def _named(parameter: str, value: Any) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
@@ -21,23 +23,29 @@ ObjectiveFunction: TypeAlias = Callable[[Floats, Floats], Floats]
 
 @dataclass(frozen=True)
 class Objective:
-    """A named objective, ready to be given as ``objective=``.
+    """A named objective with its settings, ready to be given as ``objective=``.
 
-    Parameters
+    Made by `known_rate` and `cost`. For an objective of your own pass a plain function of
+    (known_accuracy, novel_accuracy) instead.
+
+    Attributes
     ----------
     name : str
-        Shown in messages and stored with a model.
-    build : callable
-        ``build(novel_share)`` returns the function ``f(known_accuracy, novel_accuracy)`` to
-        maximise, vectorised over arrays. ``novel_share`` is the weight of the novel points among
-        all points of the search.
-    settings : dict
-        What the objective was made with, so that it can be stored.
+    settings : tuple of (str, float)
+        What it was made with.
     """
 
     name: str
-    build: Callable[[float], ObjectiveFunction] = field(compare=False, repr=False)
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in _FORMULAS:
+            raise ValueError(unknown_name("objective", self.name, _FORMULAS))
+
+    def function(self, novel_share: float) -> ObjectiveFunction:
+        """What to maximise, where `novel_share` is the weight of the novel points in the search."""
+        formula = _FORMULAS[self.name]
+        return partial(formula, share=novel_share, **dict(self.settings))
 
 
 def known_rate(share: float) -> Objective:
@@ -52,13 +60,7 @@ def known_rate(share: float) -> Objective:
     >>> search_eta([1, 2, 3, 4], [2.5, 6, 7], objective=known_rate(0.75)).eta
     5.0
     """
-    share = _checked("share", share, 0.0, 1.0)
-
-    def objective(known: Floats, novel: Floats) -> Floats:
-        # Weighted sums round, so the share may be missed by an ulp without being missed.
-        return np.where(known >= share - 1e-12, novel, known - share)
-
-    return Objective("known_rate", lambda _: objective, {"share": share})
+    return Objective("known_rate", (("keep", _checked("share", share, 0.0, 1.0)),))
 
 
 def cost(*, miss: float, false_alarm: float, novel_share: float) -> Objective:
@@ -82,49 +84,54 @@ def cost(*, miss: float, false_alarm: float, novel_share: float) -> Objective:
     """
     miss = _checked("miss", miss, 0.0, math.inf)
     false_alarm = _checked("false_alarm", false_alarm, 0.0, math.inf)
-    novel_share = _checked("novel_share", novel_share, 0.0, 1.0)
-    per_miss, per_alarm = novel_share * miss, (1 - novel_share) * false_alarm
-
-    def objective(known: Floats, novel: Floats) -> Floats:
-        return -(per_alarm * (1 - known) + per_miss * (1 - novel))
-
-    return Objective(
-        "cost",
-        lambda _: objective,
-        {"miss": miss, "false_alarm": false_alarm, "novel_share": novel_share},
-    )
+    expected = _checked("novel_share", novel_share, 0.0, 1.0)
+    settings = (("per_miss", expected * miss), ("per_alarm", (1 - expected) * false_alarm))
+    return Objective("cost", settings)
 
 
-def _total(_: float) -> ObjectiveFunction:
-    return lambda known, novel: (known + novel) / 2
+def _total(known: Floats, novel: Floats, share: float) -> Floats:  # noqa: ARG001
+    return (known + novel) / 2
 
 
-def _gmean(_: float) -> ObjectiveFunction:
-    return lambda known, novel: np.sqrt(known * novel)
+def _gmean(known: Floats, novel: Floats, share: float) -> Floats:  # noqa: ARG001
+    return np.sqrt(known * novel)
 
 
-def _pooled(novel_share: float) -> ObjectiveFunction:
-    return lambda known, novel: (1 - novel_share) * known + novel_share * novel
+def _pooled(known: Floats, novel: Floats, share: float) -> Floats:
+    return (1 - share) * known + share * novel
 
 
-def _f1(novel_share: float) -> ObjectiveFunction:
-    def objective(known: Floats, novel: Floats) -> Floats:
-        caught = novel_share * novel
-        false_alarms = (1 - novel_share) * (1 - known)
-        with np.errstate(divide="ignore"):
-            # 2 / (1 + q / caught) rounds monotonically in both accuracies; the usual form does not.
-            return 2 / (1 + (false_alarms + novel_share) / caught)
-
-    return objective
+def _f1(known: Floats, novel: Floats, share: float) -> Floats:
+    caught, false_alarms = share * novel, (1 - share) * (1 - known)
+    with np.errstate(divide="ignore"):
+        # 2 / (1 + q / caught) rounds monotonically in both accuracies; the usual form does not.
+        return 2 / (1 + (false_alarms + share) / caught)
 
 
-OBJECTIVES: Mapping[str, Objective] = {
-    "gmean": Objective("gmean", _gmean),
-    "total": Objective("total", _total),
-    "pooled": Objective("pooled", _pooled),
-    "f1": Objective("f1", _f1),
+def _known_rate(known: Floats, novel: Floats, share: float, keep: float) -> Floats:  # noqa: ARG001
+    # Weighted sums round, so the share may be missed by an ulp without being missed.
+    return np.where(known >= keep - 1e-12, novel, known - keep)
+
+
+def _cost(
+    known: Floats,
+    novel: Floats,
+    share: float,  # noqa: ARG001
+    per_miss: float,
+    per_alarm: float,
+) -> Floats:
+    return -(per_alarm * (1 - known) + per_miss * (1 - novel))
+
+
+_FORMULAS: Mapping[str, Callable[..., Floats]] = {
+    "gmean": _gmean,
+    "total": _total,
+    "pooled": _pooled,
+    "f1": _f1,
+    "known_rate": _known_rate,
+    "cost": _cost,
 }
-FACTORIES: Mapping[str, Callable[..., Objective]] = {"known_rate": known_rate, "cost": cost}
+_WITH_SETTINGS = ("known_rate", "cost")
 
 
 def resolve_objective(objective: str | Objective | ObjectiveFunction) -> Objective | None:
@@ -132,13 +139,11 @@ def resolve_objective(objective: str | Objective | ObjectiveFunction) -> Objecti
     if isinstance(objective, Objective):
         return objective
     if isinstance(objective, str):
-        if objective in OBJECTIVES:
-            return OBJECTIVES[objective]
-        if objective in FACTORIES:
+        if objective in _WITH_SETTINGS:
             raise ValueError(
                 f"objective={objective!r} needs its settings: pass limen.{objective}(...)"
             )
-        raise ValueError(unknown_name("objective", objective, [*OBJECTIVES, *FACTORIES]))
+        return Objective(objective)
     if callable(objective):
         return None
     raise TypeError(
@@ -156,7 +161,7 @@ def unknown_name(parameter: str, given: object, options: Iterable[str]) -> str:
 
 
 def _checked(name: str, value: float, low: float, high: float) -> float:
-    if not (low <= value <= high and math.isfinite(value)):
+    if not isinstance(value, Real) or not (low <= value <= high and math.isfinite(value)):
         bound = f"between {low:g} and {high:g}" if math.isfinite(high) else f"at least {low:g}"
         raise ValueError(f"{name} must be a finite number, {bound}, got {value!r}")
     return float(value)

@@ -41,6 +41,11 @@ class EtaChoice:
     novel_accuracy: float
     interval: tuple[float, float]
 
+    @property
+    def informative(self) -> bool:
+        """Whether the cut tells known from novel better than chance."""
+        return self.known_accuracy + self.novel_accuracy > 1
+
 
 class EtaCurve(NamedTuple):
     """Both accuracies at every cut, for plotting; three arrays of one length, cuts ascending."""
@@ -65,7 +70,9 @@ def search_eta(
     .. math:: \eta^* = \arg\max_\eta f\big(P(z'_{known} < \eta),\; P(z'_{novel} \ge \eta)\big)
 
     All cuts between two neighbouring scores decide alike: the middle is taken, of the widest such
-    interval on a tie. Where the best cut lies outside all scores it is put next to the outermost.
+    interval on a tie. Where the best cut lies outside all scores it is put next to the outermost;
+    that interval has no end, so it is the widest: where no cut is better than calling everything
+    known, everything is.
 
     Parameters
     ----------
@@ -103,7 +110,7 @@ def search_eta(
     tie = 1e-12 if weighted else 2e-15  # relative; rounding of sums of weights, or of one formula
 
     if resolved is not None:
-        function = resolved.build(novel_side.total / (known_side.total + novel_side.total))
+        function = resolved.function(novel_side.total / (known_side.total + novel_side.total))
         known_side, novel_side = narrow(known_side, novel_side, function, tie)
     else:
         assert callable(objective)
@@ -179,6 +186,7 @@ def _nearly(value: Any, tie: float) -> Any:
 
 
 def _width(low: Any, high: Any) -> Any:
-    """An interval without an end has no middle: any other goes before it on a tie."""
+    """Open intervals are the widest; where nothing can be told, all is known rather than novel."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(np.isinf(low) | np.isinf(high), -1.0, np.subtract(high, low))
+        width = np.where(np.isinf(low), np.finfo(np.float64).max, np.subtract(high, low))
+    return np.where(np.isinf(high), np.inf, width)
