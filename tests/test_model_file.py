@@ -31,7 +31,10 @@ ESTIMATORS = [
     MLPClassifier((8,), max_iter=300, solver="lbfgs"),
     make_pipeline(StandardScaler(), LogisticRegression()),
 ]
-pytestmark = pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning"),
+    pytest.mark.filterwarnings("ignore::limen.UninformativeClassWarning"),
+]
 
 
 @pytest.fixture

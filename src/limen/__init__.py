@@ -15,7 +15,7 @@ from limen.threshold import EtaChoice, EtaCurve, eta_curve, search_eta
 
 if TYPE_CHECKING:
     from limen.alarm import NoveltyAlarm
-    from limen.folds import FoldError, LeaveOneClassOut
+    from limen.folds import FoldError, LeaveOneClassOut, UninformativeClassWarning
     from limen.open_set import OpenSetClassifier, load
     from limen.storage import ModelFileError
 
@@ -25,6 +25,7 @@ _LAZY = {
     "ModelFileError": "limen.storage",
     "NoveltyAlarm": "limen.alarm",
     "OpenSetClassifier": "limen.open_set",
+    "UninformativeClassWarning": "limen.folds",
     "load": "limen.open_set",
 }
 
@@ -41,6 +42,7 @@ __all__ = [
     "NoveltyAlarm",
     "Objective",
     "OpenSetClassifier",
+    "UninformativeClassWarning",
     "__version__",
     "cost",
     "eta_curve",

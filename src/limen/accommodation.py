@@ -12,15 +12,16 @@ from limen.rows import stack
 
 
 def accommodate(
-    fitted: Any, X_new: Any, label: Any, X_stored: Any, y_stored: Any
+    fitted: Any, X_new: Any, label: Any, stored: tuple[Any, Any], X_kept: Any
 ) -> tuple[Any, str]:
     """An estimator that also knows `label`, and how it was done; `fitted` itself is not changed.
 
+    `stored` is what is kept of the old classes, `X_kept` what will be kept of the new one.
     The first that applies: ``add_class(X, label, memory=(X, y))``; ``partial_fit`` where it takes
     in a new label (scikit-learn's own fix their classes at the first call, so they do not); a
-    fresh start on what is stored and the new class.
+    fresh start on what is kept of all, so that no class outweighs the others.
     """
-    y_new = np.full(X_new.shape[0], label)
+    X_stored, y_stored = stored
     if hasattr(fitted, "add_class"):
         grown = copy.deepcopy(fitted)
         grown.add_class(X_new, label, memory=(X_stored, y_stored))
@@ -28,14 +29,15 @@ def accommodate(
     if hasattr(fitted, "partial_fit"):
         grown = copy.deepcopy(fitted)
         try:
-            grown.partial_fit(X_new, y_new)
+            grown.partial_fit(X_new, np.full(X_new.shape[0], label))
         except ValueError:
             pass  # it refuses labels it was not told of at first
         else:
-            if label in classes_of(grown, y_stored).tolist():
+            # skorch forgets the others, scikit-learn's SGD ignores the new one, both silently.
+            if {*y_stored.tolist(), label} <= set(classes_of(grown, y_stored).tolist()):
                 return grown, "partial_fit"
-    y = np.concatenate([y_stored, y_new])
-    return clone(fitted, safe=False).fit(stack([X_stored, X_new]), y), "refit"
+    y = np.concatenate([y_stored, np.full(X_kept.shape[0], label)])
+    return clone(fitted, safe=False).fit(stack([X_stored, X_kept]), y), "refit"
 
 
 def classes_of(estimator: Any, y: Any) -> Any:

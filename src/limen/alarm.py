@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import bdtrc
+from scipy.special import bdtrc, betaincinv
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,10 @@ class NoveltyAlarm:
     flagged, total : int
         How many points of the batch were judged novel, and of how many.
     expected_rate : float
-        Share of known points that would be flagged too, judged by the calibration points.
+        Share of known points that would be flagged too: what the calibration points show at most,
+        with confidence ``1 - level``. So few calibration points make for caution, not for alarms.
     p_value : float
-        One-sided binomial: how probable at least this many would be were all points known.
+        One-sided binomial: how probable at least this many would be at that rate.
     level : float
         The alarm is raised where ``p_value < level``.
     """
@@ -35,14 +36,16 @@ class NoveltyAlarm:
     def judge(cls, strangeness: Any, usual: Any, eta: float, level: float) -> Self:
         """Compare a batch's strangeness with what is usual for known points, at the cut `eta`."""
         flagged, total = int(np.count_nonzero(strangeness >= eta)), len(strangeness)
-        # One more than was seen: no finite sample shows that known points are never flagged.
-        rate = float((np.count_nonzero(usual >= eta) + 1) / (len(usual) + 1))
+        above, count = np.count_nonzero(usual >= eta), len(usual)
+        # Clopper and Pearson's upper bound: the plain share would ring false alarms ten times too
+        # often with fifty calibration points.
+        rate = 1.0 if above == count else float(betaincinv(above + 1, count - above, 1 - level))
         p_value = 1.0 if flagged == 0 else float(bdtrc(flagged - 1, total, rate))
         return cls(flagged, total, rate, p_value, level)
 
     @property
     def expected(self) -> float:
-        """How many of a batch of known points would be flagged."""
+        """How many of a batch of known points would be flagged, at most."""
         return self.expected_rate * self.total
 
     @property
@@ -55,6 +58,6 @@ class NoveltyAlarm:
     def __str__(self) -> str:
         verdict = "something new is here" if self.raised else "nothing new to be seen"
         return (
-            f"{self.flagged} of {self.total} unknown, {self.expected:.0f} expected: "
+            f"{self.flagged} of {self.total} unknown, at most {self.expected:.0f} expected: "
             f"{verdict}, p = {self.p_value:.2g}"
         )

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[Any]
+Moments: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 
 
 class DegenerateClassWarning(UserWarning):
@@ -73,9 +74,12 @@ class ClassStatistics:
                 f"classes must be a list of distinct labels, got shape {self.classes.shape} with "
                 f"{np.unique(self.classes).size} distinct"
             )
+        # Per class: how many, a score near the mean, the mean's distance from it, and the sum of
+        # squared deviations from the mean. A small spread about a large mean keeps its digits so.
         self.count: Floats = np.zeros(self.classes.size)
-        self._sum_mean: Floats = np.zeros(self.classes.size)
-        self._squares: Floats = np.zeros(self.classes.size)  # sum of squared deviations
+        self._anchor: Floats = np.zeros(self.classes.size)
+        self._offset: Floats = np.zeros(self.classes.size)
+        self._squares: Floats = np.zeros(self.classes.size)
 
     @classmethod
     def from_scores(
@@ -113,7 +117,7 @@ class ClassStatistics:
                 "similarity must be finite where a point is classified correctly, got "
                 f"{np.count_nonzero(~np.isfinite(best[correct]))} infinite"
             )
-        return self._absorb(*_moments(best[correct], column[correct], self.classes.size))
+        return self._absorb(_moments(best[correct], column[correct], self.classes.size))
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics of both sets of points together, as if computed at once."""
@@ -124,7 +128,7 @@ class ClassStatistics:
             )
         merged = ClassStatistics(self.classes)
         for part in (self, other):
-            merged._absorb(part.count, part._sum_mean, part._squares)
+            merged._absorb((part.count, part._anchor, part._offset, part._squares))
         return merged
 
     def add_class(self, label: Any, scores: ArrayLike = ()) -> Self:
@@ -137,25 +141,26 @@ class ClassStatistics:
         scores : array-like of shape (n,), optional
             Similarity to the new class of its correctly classified points.
         """
+        if np.ndim(label) or isinstance(label, str) != isinstance(self.classes.tolist()[0], str):
+            raise ValueError(
+                f"label must be one label of the kind of {self.classes.tolist()}, got {label!r}"
+            )
         if label in self.classes.tolist():
             raise ValueError(f"label {label!r} exists already")
         own = np.asarray(scores, dtype=np.float64)
         if own.ndim != 1 or not np.isfinite(own).all():
             raise ValueError(f"scores must be a finite 1-D array, got shape {own.shape}")
         self.classes = np.append(self.classes, np.asarray([label]))
-        self.count, self._sum_mean, self._squares = (
-            np.append(old, new[0])
-            for old, new in zip(
-                (self.count, self._sum_mean, self._squares),
-                _moments(own, np.zeros(own.size, dtype=np.intp), 1),
-                strict=True,
-            )
+        mine = (self.count, self._anchor, self._offset, self._squares)
+        added = _moments(own, np.zeros(own.size, dtype=np.intp), 1)
+        self.count, self._anchor, self._offset, self._squares = (
+            np.append(old, new[0]) for old, new in zip(mine, added, strict=True)
         )
         return self
 
     @property
     def mean(self) -> Floats:
-        return np.where(self.count > 0, self._sum_mean, np.inf)
+        return np.where(self.count > 0, self._anchor + self._offset, np.inf)
 
     @property
     def std(self) -> Floats:
@@ -181,8 +186,8 @@ class ClassStatistics:
         scores = self._check(similarity)
         winner = np.argmax(scores, axis=1)
         best = np.take_along_axis(scores, winner[:, None], axis=1)[:, 0]
-        strangeness: Floats = (self.mean[winner] - best) / self.std[winner]
-        return strangeness
+        below: Floats = (self._anchor[winner] - best) + self._offset[winner]
+        return np.where(self.count[winner] > 0, below / self.std[winner], np.inf)
 
     def thresholds(self, eta: float) -> Floats:
         """The similarity each class demands: ``mean - eta * std``, shape (C,)."""
@@ -212,7 +217,8 @@ class ClassStatistics:
         return {
             "classes": self.classes.tolist(),
             "count": self.count.tolist(),
-            "mean": self._sum_mean.tolist(),
+            "anchor": self._anchor.tolist(),
+            "offset": self._offset.tolist(),
             "squares": self._squares.tolist(),
         }
 
@@ -220,22 +226,25 @@ class ClassStatistics:
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`."""
         statistics = cls(state["classes"])
-        moments = [np.asarray(state[key], np.float64) for key in ("count", "mean", "squares")]
+        names = ("count", "anchor", "offset", "squares")
+        moments = [np.asarray(state[name], np.float64) for name in names]
         if any(part.shape != statistics.classes.shape for part in moments):
-            raise ValueError("count, mean and squares must have one value per class")
-        statistics.count, statistics._sum_mean, statistics._squares = moments
+            raise ValueError(f"{', '.join(names)} must have one value per class")
+        statistics.count, statistics._anchor, statistics._offset, statistics._squares = moments
         return statistics
 
     def __repr__(self) -> str:
         return f"ClassStatistics({self.classes.size} classes, {self.count.sum():.0f} points)"
 
-    def _absorb(self, count: Floats, mean: Floats, squares: Floats) -> Self:
+    def _absorb(self, moments: Moments) -> Self:
         # Chan et al. (1979): exact combination of counts, means and sums of squared deviations.
+        count, anchor, offset, squares = moments
+        self._anchor = np.where(self.count > 0, self._anchor, anchor)
         total = self.count + count
         share = np.divide(count, total, out=np.zeros_like(total), where=total > 0)
-        step = np.where(count > 0, mean - self._sum_mean, 0.0)
+        step = np.where(count > 0, (anchor - self._anchor) + offset - self._offset, 0.0)
         self._squares = self._squares + squares + step**2 * self.count * share
-        self._sum_mean = self._sum_mean + step * share
+        self._offset = self._offset + step * share
         self.count = total
         return self
 
@@ -243,7 +252,7 @@ class ClassStatistics:
         count = np.maximum(self.count, 1)
         spread: Floats = np.sqrt(self._squares / count)
         # Rounding of n equal scores leaves a spread of a few ulps: that is none.
-        noise = 4 * np.finfo(np.float64).eps * np.abs(self._sum_mean)
+        noise = 4 * np.finfo(np.float64).eps * np.abs(self._anchor)
         return np.where((self.count > 1) & (spread > noise), spread, 0.0)
 
     def _check(self, similarity: ArrayLike) -> Floats:
@@ -280,12 +289,15 @@ def _as_similarity(similarity: ArrayLike) -> Floats:
     return scores
 
 
-def _moments(scores: Floats, column: NDArray[np.intp], size: int) -> tuple[Floats, Floats, Floats]:
+def _moments(scores: Floats, column: NDArray[np.intp], size: int) -> Moments:
+    """Count, anchor, offset of the mean and sum of squares of each column."""
     count = np.bincount(column, minlength=size).astype(np.float64)
+    anchor = np.zeros(size)
+    present, first = np.unique(column, return_index=True)
+    anchor[present] = scores[first]
+    apart = scores - anchor[column]
     divisor = np.maximum(count, 1)
-    mean = np.bincount(column, weights=scores, minlength=size) / divisor
-    # A second pass about the first mean takes out its rounding error.
-    mean = mean + np.bincount(column, weights=scores - mean[column], minlength=size) / divisor
-    deviation = (scores - mean[column]) ** 2
+    offset = np.bincount(column, weights=apart, minlength=size) / divisor
+    deviation = (apart - offset[column]) ** 2
     squares = np.bincount(column, weights=deviation, minlength=size).astype(np.float64)
-    return count, mean, squares
+    return count, anchor, offset, squares

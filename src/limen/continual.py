@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, Self, TypeAlias
 
 from limen.objectives import unknown_name
@@ -76,19 +77,23 @@ class ContinualEta:
 
     def start(self, fold_etas: Iterable[float] | Mapping[Any, float]) -> Self:
         """Begin anew with the etas of the held-out classes, plain or as {label: eta}."""
-        named = dict(fold_etas if isinstance(fold_etas, Mapping) else enumerate(list(fold_etas)))
+        named = dict(
+            fold_etas.items() if hasattr(fold_etas, "items") else enumerate(list(fold_etas))
+        )
         if not named:
             raise ValueError("fold_etas is empty: start needs the eta of at least 1 held-out class")
         etas = {label: _finite("fold_etas", eta) for label, eta in named.items()}
         start = RULES[self.rule](list(etas.values()), [])
-        self.history = [EtaEvidence("held out", label, eta, start) for label, eta in etas.items()]
+        self.history = [
+            EtaEvidence("held out", _plain(label), eta, start) for label, eta in etas.items()
+        ]
         return self
 
     def update(self, eta: float, label: str | int | float | None = None) -> Self:
         """Take in what a discovered class asks for. Do so before the class is learnt."""
         discoveries = [*self._etas("discovered"), _finite("eta", eta)]
         value = RULES[self.rule](self._started(), discoveries)
-        self.history.append(EtaEvidence("discovered", label, discoveries[-1], value))
+        self.history.append(EtaEvidence("discovered", _plain(label), discoveries[-1], value))
         return self
 
     @property
@@ -104,7 +109,9 @@ class ContinualEta:
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`."""
         restored = cls(state["rule"])
-        restored.history = [EtaEvidence(**entry) for entry in state["history"]]
+        for entry in state["history"]:
+            checked = {name: _finite(name, entry[name]) for name in ("eta", "value")}
+            restored.history.append(EtaEvidence(**{**entry, **checked}))
         return restored
 
     def to_json(self) -> str:
@@ -134,6 +141,12 @@ class ContinualEta:
 
 
 def _finite(name: str, eta: float) -> float:
-    if not math.isfinite(eta):
-        raise ValueError(f"{name} must be finite, got {eta!r}")
+    if not isinstance(eta, Real) or not math.isfinite(eta):
+        raise ValueError(
+            f"{name} must be finite numbers, got {eta!r} (of a choice, pass choice.eta)"
+        )
     return float(eta)
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if hasattr(label, "item") else label

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,9 +63,14 @@ class LeaveOneClassOut(BaseCrossValidator):
 class Fold:
     """What one held-out class taught, with the scores that taught it."""
 
-    choice: EtaChoice
+    choice: EtaChoice | None  # None where no known point is classified correctly
     known: Floats  # strangeness of all known points; inf where the class is wrong
     novel: Floats
+
+    @property
+    def evidence(self) -> float | None:
+        """The eta it asks for; None where no cut tells known from novel better than chance."""
+        return self.choice.eta if self.choice and self.choice.informative else None
 
     def accuracy(self, eta: float) -> tuple[float, float]:
         """Known and novel accuracy at another cut."""
@@ -88,11 +93,12 @@ def run_fold(
     try:
         estimator.fit(take(X, training & others), y[training & others])
         classes = classes_of(estimator, y[training & others])
-        known = similarity_of(estimator, take(X, calibration & others), how, len(classes))
-        novel = similarity_of(estimator, take(X, held_out), how, len(classes))
+        known = similarity_of(estimator, take(X, calibration & others), how, classes)
+        novel = similarity_of(estimator, take(X, held_out), how, classes)
         y_known = y[calibration & others]
         statistics = ClassStatistics(classes).update(known, y_known)
-        return judge_fold(statistics, known, y_known, novel, objective)
+        stands_for = others.sum() / len(y_known)
+        return judge_fold(statistics, known, y_known, novel, objective, stands_for)
     except Exception as error:
         label = y[held_out[0]].item()
         raise FoldError(f"with class {label!r} held out: {error}") from error
@@ -104,18 +110,41 @@ def judge_fold(
     y_known: NDArray[Any],
     novel: Floats,
     objective: str | Objective | ObjectiveFunction,
+    stands_for: float,
 ) -> Fold:
-    """The cut that would have caught the novel points, from similarities alone."""
+    """The cut that would have caught the novel points, from similarities alone.
+
+    Each known point stands for so many: where some are held out to calibrate, the rest count too.
+    """
     correct = statistics.classes[np.argmax(known, axis=1)] == y_known
-    if not correct.any():
-        raise ValueError(
-            f"none of the {len(correct)} calibration points was classified correctly, so nothing "
-            "says what is usual: check the estimator on these classes alone"
-        )
     known_strangeness = np.where(correct, statistics.strangeness(known), np.inf)
     novel_strangeness = statistics.strangeness(novel)
-    choice = search_eta(known_strangeness[correct], novel_strangeness, objective)
+    if not correct.any():
+        return Fold(None, known_strangeness, novel_strangeness)
+    choice = search_eta(
+        known_strangeness[correct],
+        novel_strangeness,
+        objective,
+        known_weight=None if stands_for == 1 else np.full(correct.sum(), stands_for),
+    )
     return Fold(choice, known_strangeness, novel_strangeness)
+
+
+def expected_accuracy(folds: Sequence[Fold], eta: float) -> tuple[float, float]:
+    """Mean known and novel accuracy, each fold judged at the mean cut of the others.
+
+    Where no other fold has anything to say, at `eta`.
+    """
+    accuracies = []
+    for fold in folds:
+        others = [f.evidence for f in folds if f is not fold and f.evidence is not None]
+        accuracies.append(fold.accuracy(float(np.mean(others)) if others else eta))
+    known, novel = np.mean(accuracies, axis=0)
+    return float(known), float(novel)
+
+
+class UninformativeClassWarning(UserWarning):
+    """A class cannot be told from the known ones at any cut, so it has no say in eta."""
 
 
 class FoldError(ValueError, TypeError):

@@ -37,7 +37,8 @@ class Memory:
         """At most `limit` rows a class, drawn at random, `share` of them for calibration."""
         if limit is None:
             return self
-        held_out = 0 if share is None else max(round(share * limit), 1)
+        # What is usual cannot be told from a handful: a small memory spends half on calibration.
+        held_out = 0 if share is None else max(round(share * limit), min(limit // 2, 10))
         kept = []
         for label in np.unique(self.y):
             of_class = self.y == label

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -19,11 +21,19 @@ from limen.accommodation import accommodate, classes_of
 from limen.alarm import NoveltyAlarm
 from limen.calibration import ClassStatistics, Floats
 from limen.continual import RULES, ContinualEta
-from limen.folds import Fold, LeaveOneClassOut, judge_fold, run_fold
+from limen.folds import (
+    Fold,
+    LeaveOneClassOut,
+    UninformativeClassWarning,
+    expected_accuracy,
+    judge_fold,
+    run_fold,
+)
+from limen.labels import check_new_label, unknown_label_for, with_unknown
 from limen.memory import Memory
 from limen.objectives import Objective, ObjectiveFunction, resolve_objective, unknown_name
 from limen.rows import as_rows
-from limen.similarity import Similarity, similarity_of
+from limen.similarity import Similarity, check_agreement, check_name, similarity_of
 from limen.threshold import EtaChoice
 
 
@@ -47,10 +57,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         What the cut maximises; see `search_eta`.
     similarity : str or callable, default="auto"
         How familiar an input looks to each class: ``"auto"`` takes the first the estimator has of
-        ``similarity(X)``, ``decision_function`` and the logarithm of ``predict_proba``. Or the
-        name of one of these or of another method (naive Bayes does far better with
-        ``"predict_joint_log_proba"``), a score name for the estimator's own
-        ``similarity(X, score=...)``, or a function ``(estimator, X) -> (n, n_classes)``.
+        ``similarity(X)``, ``decision_function``, ``predict_joint_log_proba`` (naive Bayes) and the
+        logarithm of ``predict_proba``. Or the name of one of these or of another method, a score
+        name for the estimator's own ``similarity(X, score=...)``, or a function
+        ``(estimator, X) -> (n, n_classes)``.
     calibration : {"holdout", "train"}, default="holdout"
         Which points tell what is usual. ``"holdout"`` keeps `calibration_size` of every class out
         of training: right for any model. ``"train"`` uses the training points, the paper's way:
@@ -90,7 +100,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     estimator_ : estimator
         The fitted classifier.
     expected_known_accuracy_, expected_novel_accuracy_ : float
-        Mean over the folds, each judged at the cut that the other folds chose. With
+        Mean over the folds of `fit`, each judged at the cut that the other folds chose. With
         ``calibration="train"`` the known one is of training points, hence optimistic.
     calibration_strangeness_ : ndarray
         Strangeness of all calibration points, ascending.
@@ -163,7 +173,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             At least three classes, of at least two points each.
         """
         self._check_parameters()
-        X, y, classes = self._check_data(X, y)
+        X, y, classes, state = self._check_data(X, y)
         rng = _generator(self.random_state)
         fresh = self._seeded(rng)
         memory = Memory.split(X, y, self._share, rng)
@@ -186,14 +196,18 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         estimator, *results = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
 
         by_class = dict(zip(classes.tolist(), results, strict=True))
-        eta = ContinualEta(self.rule).start({c: fold.choice.eta for c, fold in by_class.items()})
-        state = self._calibrated(estimator, memory, eta)
-        state["memory_"] = memory.reduced(self.memory, self._share, rng)
-        state["fold_choices_"] = {label: fold.choice for label, fold in by_class.items()}
-        state["expected_known_accuracy_"], state["expected_novel_accuracy_"] = _expected(results)
-        state["accommodation_"] = None
-        state["_rng"] = rng
-        self.__dict__.update(state)
+        eta = ContinualEta(self.rule).start(_evidence(by_class))
+        expected_known, expected_novel = expected_accuracy(results, eta.value)
+        state |= self._calibrated(estimator, memory, eta)
+        self.__dict__.update(
+            state,
+            memory_=memory.reduced(self.memory, self._share, rng),
+            fold_choices_={c: fold.choice for c, fold in by_class.items() if fold.choice},
+            expected_known_accuracy_=expected_known,
+            expected_novel_accuracy_=expected_novel,
+            accommodation_=None,
+            _rng=rng,
+        )
         return self
 
     def learn_class(self, X: Any, label: Any) -> Self:
@@ -211,7 +225,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._check_rows(X)
-        label = self._check_label(label)
+        unknown = unknown_label_for(self.classes_, self.unknown_label)
+        label = check_new_label(label, self.classes_, unknown)
         if X.shape[0] < 2:
             raise ValueError(
                 f"class {label!r} needs at least 2 points to be learnt, got {X.shape[0]}"
@@ -224,18 +239,25 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             y_calibration,
             self.class_similarity(X),
             self.objective,
+            len(memory.y) / len(y_calibration),
         )
-        eta = copy.deepcopy(self.continual_eta_).update(fold.choice.eta, label)
+        eta = copy.deepcopy(self.continual_eta_)
+        if fold.evidence is None:
+            _warn_uninformative([label])
+        else:
+            eta.update(fold.evidence, label)
 
         new = Memory.split(X, np.full(X.shape[0], label), self._share, rng)
+        kept = new.reduced(self.memory, self._share, rng)
         estimator, accommodation = accommodate(
             self.estimator_,
             new.training_rows()[0],
             label,
-            *memory.training_rows(),
+            memory.training_rows(),
+            kept.training_rows()[0],
         )
         state = self._calibrated(estimator, memory.append(new), eta)
-        memory = memory.append(new.reduced(self.memory, self._share, rng))
+        memory = memory.append(kept)
         self.__dict__.update(state, memory_=memory, _rng=rng, accommodation_=accommodation)
         return self
 
@@ -252,9 +274,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         similarity = self.class_similarity(X)
         labels = self.classes_[np.argmax(similarity, axis=1)]
         novel = self.statistics_.strangeness(similarity) >= self.eta_
-        if labels.dtype.kind == "u":
-            labels = labels.astype(np.int64)
-        return np.where(novel, np.asarray(self._unknown(self.classes_)), labels)
+        return with_unknown(labels, novel, unknown_label_for(self.classes_, self.unknown_label))
 
     def predict_novelty(self, X: Any) -> NDArray[np.bool_]:
         """True where a point is novel: ``strangeness >= eta_``. Shape (n,)."""
@@ -274,7 +294,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """Similarity to each class of ``classes_``. Higher = more familiar, shape (n, C)."""
         check_is_fitted(self)
         X = self._check_rows(X)
-        return similarity_of(self.estimator_, X, self.similarity, len(self.classes_))
+        return similarity_of(self.estimator_, X, self.similarity, self.classes_)
 
     def detect_novelty(self, X: Any) -> NoveltyAlarm:
         """Is there something new in this batch? See `NoveltyAlarm`."""
@@ -306,16 +326,18 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"calibration_size must lie between 0 and 1, got {self.calibration_size!r}"
             )
-        if self.memory is not None and self.memory < 2:
+        if self.memory is not None and not (isinstance(self.memory, Integral) and self.memory > 1):
             raise ValueError(
                 f"memory must be None or at least 2 points a class, got {self.memory!r}"
             )
+        check_name(self.estimator, self.similarity)
         if not 0 < self.alarm_level < 1:
             raise ValueError(f"alarm_level must lie between 0 and 1, got {self.alarm_level!r}")
 
-    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-        X = as_rows(X)
-        X, y = validate_data(self, X, y, skip_check_array=True)
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """X, y, the classes, and what to remember of X once all has gone well."""
+        X, seen = as_rows(X), OpenSetClassifier(self.estimator)
+        X, y = validate_data(seen, X, y, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         if y.dtype.kind == "f":
@@ -336,13 +358,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         if counts.min() < 2:
             rare = classes[np.argmin(counts)].item()
             raise ValueError(f"every class needs at least 2 points, class {rare!r} has 1")
-        if self._unknown(classes) in classes.tolist():
-            raise ValueError(
-                f"unknown_label {self._unknown(classes)!r} is one of the classes in y: pass "
-                "another unknown_label"
-            )
-        self._row_shape = tuple(X.shape[1:])
-        return X, y, classes
+        unknown_label_for(classes, self.unknown_label)
+        names = ("n_features_in_", "feature_names_in_")
+        remembered = {name: getattr(seen, name) for name in names if hasattr(seen, name)}
+        return X, y, classes, {**remembered, "_row_shape": tuple(X.shape[1:])}
 
     def _check_rows(self, X: Any) -> Any:
         X = as_rows(X)
@@ -353,28 +372,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             )
         return validate_data(self, X, reset=False, skip_check_array=True)
 
-    def _check_label(self, label: Any) -> Any:
-        label = label.item() if isinstance(label, np.generic) else label
-        known = self.classes_.tolist()
-        if isinstance(label, str) != isinstance(known[0], str):
-            raise ValueError(
-                f"label must be of the kind of the known labels, such as {known[0]!r}, "
-                f"got {label!r}"
-            )
-        if label in known:
-            raise ValueError(f"label {label!r} is known already: {known}")
-        if label == self._unknown(self.classes_):
-            raise ValueError(f"label {label!r} means unknown here: choose another")
-        return label
-
-    def _unknown(self, classes: NDArray[Any]) -> int | str:
-        if self.unknown_label is not None:
-            return self.unknown_label
-        return "unknown" if isinstance(classes.tolist()[0], str) else -1
-
     def _seeded(self, rng: np.random.Generator) -> Any:
         estimator = clone(self.estimator, safe=False)
-        if self.random_state is not None and hasattr(estimator, "get_params"):
+        if hasattr(estimator, "get_params"):
             seeds = {
                 name: int(rng.integers(2**31))
                 for name, value in sorted(estimator.get_params().items())
@@ -391,7 +391,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     def _calibrated(self, estimator: Any, memory: Memory, eta: ContinualEta) -> dict[str, Any]:
         X, y = memory.calibration_rows()
         classes = classes_of(estimator, y)
-        similarity = similarity_of(estimator, X, self.similarity, len(classes))
+        similarity = similarity_of(estimator, X, self.similarity, classes)
+        check_agreement(estimator, X, similarity, classes)
         statistics = ClassStatistics.from_scores(similarity, y, classes=classes)
         return {
             "estimator_": estimator,
@@ -419,14 +420,27 @@ def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
     return clone(estimator, safe=False).fit(X, y)
 
 
-def _expected(folds: list[Fold]) -> tuple[float, float]:
-    """Mean accuracies, each fold judged at the mean eta of the others."""
-    etas = np.array([fold.choice.eta for fold in folds])
-    others = (etas.sum() - etas) / (len(etas) - 1)
-    known, novel = np.mean(
-        [fold.accuracy(e) for fold, e in zip(folds, others, strict=True)], axis=0
-    )
-    return float(known), float(novel)
+def _evidence(folds: dict[Any, Fold]) -> dict[Any, float]:
+    """The eta of each fold that has something to say; of all, if none has."""
+    told = {label: fold.evidence for label, fold in folds.items() if fold.evidence is not None}
+    _warn_uninformative([label for label in folds if label not in told])
+    told = told or {label: fold.choice.eta for label, fold in folds.items() if fold.choice}
+    if not told:
+        raise ValueError(
+            "no calibration point was classified correctly with any class held out, so nothing "
+            "says what is usual: check the estimator on these classes alone"
+        )
+    return told
+
+
+def _warn_uninformative(labels: list[Any]) -> None:
+    for label in labels:
+        warnings.warn(
+            f"class {label!r} cannot be told from the known ones at any cut by these scores, so "
+            "it has no say in eta: try another estimator or similarity",
+            UninformativeClassWarning,
+            stacklevel=4,
+        )
 
 
 def _generator(seed: Any) -> np.random.Generator:

@@ -30,5 +30,14 @@ def stack(parts: Sequence[Any]) -> Any:
     if hasattr(first, "iloc"):
         import pandas as pd  # the caller brought it
 
-        return pd.concat(parts, ignore_index=True)
+        alike = [p if hasattr(p, "iloc") else _framed(p, first) for p in parts]
+        return pd.concat(alike, ignore_index=True)
+    if hasattr(first, "vstack"):  # polars
+        return first.vstack(stack(parts[1:])) if len(parts) > 1 else first
     return np.concatenate([np.asarray(part) for part in parts])
+
+
+def _framed(X: Any, like: Any) -> Any:
+    """A plain array as the kind of frame or series it joins."""
+    names = {"columns": like.columns} if like.ndim == 2 else {"name": like.name}
+    return type(like)(np.asarray(X), **names)

@@ -13,6 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 FORMAT = 1
 _MANIFEST_LIMIT = 16 << 20
+_TEMPORARY = ".part-"
 _PART_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.(safetensors|skops)")
 
 # What skops does not trust by itself and scikit-learn's common estimators hold.
@@ -41,16 +43,20 @@ def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts:
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ModelFileError(f"{folder} exists and is not a model folder: choose another name")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "manifest.json").exists():
+    if folder.is_dir() and any(folder.iterdir()) and not _is_model(folder):
         raise ModelFileError(f"{folder} is a folder of something else: choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
     manifest: dict[str, Any] = {"format": FORMAT, **facts, "parts": {}}
+    named = {}
     for kind, data in parts.items():
         digest = hashlib.sha256(data).hexdigest()
         name = f"{kind}-{digest[:16]}.{_suffix(data)}"
         manifest["parts"][kind] = {"file": name, "bytes": len(data), "sha256": digest}
+        named[name] = data
+    text = json.dumps(manifest, indent=1, default=_plain).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in named.items():
         _replace(folder / name, data)
-    _replace(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
+    _replace(folder / "manifest.json", text)
     wanted = {part["file"] for part in manifest["parts"].values()}
     for leftover in folder.iterdir():
         if _PART_NAME.fullmatch(leftover.name) and leftover.name not in wanted:
@@ -62,6 +68,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     folder = Path(path)
     if not folder.exists():
         raise ModelFileError(f"there is no model at {folder}")
+    if not folder.is_dir():
+        raise ModelFileError(f"{folder} is not a limen model, which is a folder")
     try:
         manifest = json.loads(_read(folder / "manifest.json", _MANIFEST_LIMIT))
     except ValueError as error:
@@ -80,6 +88,33 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{folder}: manifest.json lacks its list of parts") from error
     return manifest, named
+
+
+def _is_model(folder: Path) -> bool:
+    """Ours, or what an interrupted first save left: parts without a manifest."""
+    if not (folder / "manifest.json").exists():
+        return all(_PART_NAME.fullmatch(p.name) or _TEMPORARY in p.name for p in folder.iterdir())
+    try:
+        manifest = json.loads(_read(folder / "manifest.json", _MANIFEST_LIMIT))
+    except ValueError:
+        return False
+    return isinstance(manifest, dict) and {"format", "limen", "parts"} <= manifest.keys()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise ModelFileError(f"{value!r:.60} cannot be stored: numbers and text can")
+
+
+def _optional(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ModelFileError(
+            "saving and loading models needs more packages: "
+            "pip install -c constraints.txt '.[files]'"
+        ) from error
 
 
 def _read_part(folder: Path, part: Mapping[str, Any]) -> bytes:
@@ -106,7 +141,7 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -124,49 +159,49 @@ def _suffix(data: bytes) -> str:
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Numeric arrays as one safetensors part."""
-    from safetensors.numpy import save
-
+    save = _optional("safetensors.numpy").save
     return bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
 
 
 def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     """The inverse of `pack_arrays`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
+    safetensors = _optional("safetensors.numpy")
     try:
-        return dict(load(data))
-    except SafetensorError as error:
+        return dict(safetensors.load(data))
+    except safetensors.SafetensorError as error:
         raise ModelFileError(f"a part of the model is damaged: {error}") from error
 
 
 def pack_estimator(estimator: Any) -> bytes:
     """A scikit-learn estimator as a skops part."""
-    import skops.io
-
-    data = bytes(skops.io.dumps(estimator))
-    unknown = sorted(set(skops.io.get_untrusted_types(data=data)) - set(_TRUSTED))
+    skops = _optional("skops.io")
+    try:
+        data = bytes(skops.dumps(estimator))
+        unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
+    except Exception as error:  # skops raises many kinds on what it does not know
+        raise ModelFileError(f"{type(estimator).__name__} cannot be stored: {error}") from error
     if unknown:
         raise ModelFileError(
-            f"{type(estimator).__name__} cannot be stored safely, it holds {', '.join(unknown)}. "
-            "Use named functions' equivalents from scikit-learn, or store the parts yourself."
+            f"{type(estimator).__name__} cannot be stored safely, it holds {', '.join(unknown)}: "
+            "a model file holds data only, of types that scikit-learn's common estimators use"
         )
     return data
 
 
 def unpack_estimator(data: bytes) -> Any:
     """The inverse of `pack_estimator`; refuses every type that is not on the list."""
-    import skops.io
-
+    skops = _optional("skops.io")
     try:
-        return skops.io.loads(data, trusted=list(_TRUSTED))
+        return skops.loads(data, trusted=list(_TRUSTED))
     except Exception as error:  # skops raises many kinds on damaged input
         raise ModelFileError(f"the estimator cannot be read: {error}") from error
 
 
 def pack_rows(name: str, X: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What a caller calls X (or y) as arrays that can be stored, and how to put it together."""
-    if hasattr(X, "iloc"):
+    if hasattr(X, "iloc") and X.ndim == 2:
+        if not all(isinstance(column, str | int) for column in X.columns):
+            raise ModelFileError(f"{name} has columns that are not named by text or whole numbers")
         columns = [pack_rows(f"{name}.{i}", X.iloc[:, i].to_numpy()) for i in range(X.shape[1])]
         plan = {"kind": "frame", "names": list(X.columns), "columns": [part[0] for part in columns]}
         return plan, {key: array for _, arrays in columns for key, array in arrays.items()}

@@ -1,0 +1,60 @@
+"""Labels of known classes, of new ones, and the one that means unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def unknown_label_for(classes: NDArray[Any], given: Any) -> Any:
+    """What to call a novel point: what was given, else -1, or "unknown" among text labels."""
+    known = classes.tolist()
+    if given is None:
+        label: Any = "unknown" if isinstance(known[0], str) else -1
+    else:
+        label = _plain("unknown_label", given)
+    if isinstance(label, str) != isinstance(known[0], str):
+        raise ValueError(
+            f"unknown_label must be of the kind of the labels, such as {known[0]!r}, got {label!r}"
+        )
+    if label in known:
+        raise ValueError(
+            f"unknown_label {label!r} is one of the classes: pass another unknown_label"
+        )
+    return label
+
+
+def check_new_label(label: Any, classes: NDArray[Any], unknown: Any) -> Any:
+    """The label of a class to be learnt, as a plain value of the kind of the known ones."""
+    label, known = _plain("label", label), classes.tolist()
+    if isinstance(label, float) and classes.dtype.kind in "iu" and label.is_integer():
+        label = int(label)
+    if isinstance(label, str) != isinstance(known[0], str) or (
+        isinstance(label, float) and classes.dtype.kind in "iu"
+    ):
+        raise ValueError(
+            f"label must be of the kind of the known labels, such as {known[0]!r}, got {label!r}"
+        )
+    if label in known:
+        raise ValueError(f"label {label!r} is known already: {known}")
+    if label == unknown:
+        raise ValueError(f"label {label!r} means unknown here: choose another")
+    return label
+
+
+def with_unknown(labels: NDArray[Any], novel: NDArray[np.bool_], unknown: Any) -> NDArray[Any]:
+    """The labels, and `unknown` where novel."""
+    if labels.dtype.kind == "u":
+        labels = labels.astype(np.int64)
+    return np.where(novel, np.asarray(unknown), labels)
+
+
+def _plain(parameter: str, label: Any) -> Any:
+    label = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(label, str | int | float) or label != label:
+        raise ValueError(
+            f"{parameter} must be one number or one text, got {type(label).__name__}: {label!r:.60}"
+        )
+    return label
