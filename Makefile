@@ -30,6 +30,7 @@ tables: $(READY)  ## measure again every figure shown in README and docs
 	$(BIN)/python examples/digits_stream.py --write
 	$(BIN)/python examples/digits.py --out docs/images
 	rm docs/images/digits.png
+	$(BIN)/python examples/accommodation.py --redraw
 	$(BIN)/python -m benchmarks --write
 	$(BIN)/python docs/examples.py --write
 

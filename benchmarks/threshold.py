@@ -41,7 +41,11 @@ def run() -> list[Row]:
     together = np.concatenate([known, novel])
     search = best_of(lambda: search_eta(known, novel))
     sort = best_of(lambda: np.sort(together))
-    own = best_of(lambda: search_eta(known, novel, lambda k, n: np.sqrt(k * n)), 1)
+    own = best_of(lambda: search_eta(known, novel, lambda k, n: np.sqrt(k * n)), 2)
+    heavy = np.exp(5 * known), np.exp(5 * novel)
+    heavy_search = best_of(lambda: search_eta(*heavy))
+    heavy_together = np.concatenate(heavy)
+    heavy_sort = best_of(lambda: np.sort(heavy_together))
     roc = best_of(lambda: by_roc_curve(known, novel), 1)
     found, usual = search_eta(known, novel), by_roc_curve(known, novel)
     assert found.interval[0] < usual <= found.interval[1], "both must find the same cut"
@@ -55,6 +59,7 @@ def run() -> list[Row]:
     small = best_of(lambda: search_eta(*few), 20)
     return [
         Row("search_eta, 1e7 scores / np.sort of the same", search / sort, "< 2.0, aim < 1.0"),
+        Row("the same with heavy tails, exp(5 z)", heavy_search / heavy_sort, "< 2.0"),
         Row("roc_curve + argmax / search_eta", roc / search, "> 3"),
         Row("search_eta with a function of one's own / np.sort", own / sort, ""),
         Row("peak extra memory / input", memory, "< 6"),

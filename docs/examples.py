@@ -1,7 +1,7 @@
-"""Run the examples of README and docs; --write puts what they print into the pages.
+"""Run the examples of README and docs, and fill in measured tables; --write updates the pages.
 
 A ``python`` block is run, all blocks of a page in one namespace. The ``text`` block right after it
-is what it prints.
+is what it prints. Between ``<!-- tables/NAME.md -->`` and ``<!-- end -->`` stands that file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 
+TABLE = re.compile(r"^<!-- tables/(\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+
+
 def pages() -> list[Path]:
-    """Every page with an example."""
+    """Every page with an example or a table."""
     every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in every if EXAMPLE.search(page.read_text())]
+    found = [page for page in every if EXAMPLE.search(page.read_text())]
+    return found + [page for page in every if TABLE.search(page.read_text()) and page not in found]
 
 
-def with_output(text: str) -> str:
-    """The page with every output block as the examples really print it."""
+def refreshed(text: str) -> str:
+    """The page with every output block and every table as it really is."""
     namespace: dict[str, object] = {}
 
     def rerun(example: re.Match[str]) -> str:
@@ -33,7 +37,11 @@ def with_output(text: str) -> str:
         block = f"```python\n{example[1]}```\n"
         return f"{block}\n```text\n{out.getvalue()}```\n" if out.getvalue() else block
 
-    return EXAMPLE.sub(rerun, text)
+    def table(marked: re.Match[str]) -> str:
+        rows = (ROOT / "docs" / "tables" / marked[1]).read_text()
+        return f"<!-- tables/{marked[1]} -->\n{rows}<!-- end -->"
+
+    return TABLE.sub(table, EXAMPLE.sub(rerun, text))
 
 
 def main() -> None:
@@ -41,7 +49,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="update the pages")
     write = parser.parse_args().write
     for page in pages():
-        fresh = with_output(page.read_text())
+        fresh = refreshed(page.read_text())
         changed = fresh != page.read_text()
         print(f"{page.relative_to(ROOT)}: {'changed' if changed else 'as it says'}")
         if changed and write:

@@ -29,6 +29,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "accommodation-mnist.csv"
 SANITY = ROOT / "results" / "one-epoch-mnist.csv"
+TABLES = ROOT / "docs" / "tables"
 FIGURE = ROOT / "docs" / "images" / "accommodation.svg"
 COLOURS = {"soft-freeze": "#1a6fb5", "replay": "#2a9d5c", "prototype": "#e0a030"}
 
@@ -104,6 +105,30 @@ def learn(
     return rows
 
 
+def summary(records: pd.DataFrame) -> str:
+    """Closed-set accuracy before and after, per cent, as Markdown."""
+    lines = ["| accommodation | epochs | old before | old after | new after |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for how in COLOURS:
+        rows = records[records.how == how]
+        end = rows.epoch.max()
+        old, new = (
+            rows[rows.classes == which].set_index("epoch").accuracy for which in ("old", "new")
+        )
+        cells = [f"{100 * value:.1f}" for value in (old[0], old[end], new[end])]
+        epochs = 0 if how == "prototype" else end
+        lines.append(f"| `{how}` | {epochs} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def quick_table(quick: pd.DataFrame) -> str:
+    known, novel = quick[quick["class"] == "known"], quick[quick["class"] != "known"]
+    names = ["known", *(f"novel: {label}" for label in novel["class"]), "novel, mean"]
+    values = [*known.accuracy, *novel.accuracy, novel.accuracy.mean()]
+    lines = [names, ["---"] * len(names), [f"{100 * value:.1f}" for value in values]]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
 def draw(records: pd.DataFrame) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
     for ax, which in zip(axes, ("old", "new"), strict=True):
@@ -118,8 +143,13 @@ def draw(records: pd.DataFrame) -> None:
     axes[0].set(ylabel="test accuracy, %", ylim=(0, 102))
     axes[1].legend(frameon=False, loc="lower right")
     figure.savefig(FIGURE, metadata={"Date": None})
-    figure.savefig(ROOT / "demo" / "accommodation.png", dpi=130)
     plt.close(figure)
+
+
+def show() -> None:
+    draw(pd.read_csv(RECORDS))
+    (TABLES / "accommodation.md").write_text(summary(pd.read_csv(RECORDS)))
+    (TABLES / "one-epoch.md").write_text(quick_table(pd.read_csv(SANITY)))
 
 
 def main() -> None:
@@ -128,7 +158,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--per-class", type=int, default=None, help="training images of each class")
     parser.add_argument("--write", action="store_true", help="save to results/ and docs/images/")
+    parser.add_argument("--redraw", action="store_true", help="only draw what results/ holds")
     arguments = parser.parse_args()
+    if arguments.redraw:
+        show()
+        return
     X, y, X_test, y_test = mnist()
     if arguments.per_class:
         keep = np.concatenate([np.flatnonzero(y == c)[: arguments.per_class] for c in range(10)])
@@ -146,7 +180,7 @@ def main() -> None:
     if arguments.write:
         quick.to_csv(SANITY, index=False, float_format="%.5f", lineterminator="\n")
         pd.DataFrame(rows).to_csv(RECORDS, index=False, float_format="%.5f", lineterminator="\n")
-        draw(pd.read_csv(RECORDS))
+        show()
 
 
 if __name__ == "__main__":

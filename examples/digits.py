@@ -54,14 +54,14 @@ def story(seed: int = 0) -> tuple[Any, Any, float, int]:
     first_eta = model.eta_
     for label in order[5:]:
         rows = X[y == label]
-        print(f"Then come {len(rows)} pictures of a {label}: {model.detect_novelty(rows)}.")
+        print(f"Then come {len(rows)} pictures of the digit {label}: {model.detect_novelty(rows)}.")
         before = model.eta_
         model.learn_class(rows, int(label))
         test = np.isin(y_test, model.classes_)
         right = np.mean(model.predict(X_test[test]) == y_test[test])
         print(
             f"  eta {before:.2f} -> {model.eta_:.2f}, then {label} is learnt: "
-            f"{right:.0%} right on {len(model.classes_)} classes it has not trained on"
+            f"{right:.0%} of new pictures of {len(model.classes_)} classes are named rightly"
         )
     return first, first_novel, first_eta, int(order[5])
 
@@ -69,6 +69,7 @@ def story(seed: int = 0) -> tuple[Any, Any, float, int]:
 def draw(known: Any, novel: Any, eta: float, label: int, records: pd.DataFrame, out: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     bins = np.linspace(-1.5, 12, 46)
+    known, novel = np.clip(known, -1.5, 12), np.clip(novel, -1.5, 12)
     for values, name, colour in (
         (known, "the five digits it knows (test pictures)", "#1a6fb5"),
         (novel, f"a digit it has never seen ({label})", "#d1495b"),
@@ -106,7 +107,7 @@ def draw(known: Any, novel: Any, eta: float, label: int, records: pd.DataFrame, 
         ylim=(0, 128),
         yticks=[0, 25, 50, 75, 100],
         ylabel="G-mean, %",
-        title="No fixed cut suits every model (10 seeds)",
+        title="No fixed cut suits every model\n(recorded: 10 seeds, digits)",
     )
     right.set_xticks([1, 5], labels=classifiers)
     right.legend(loc="upper right", frameon=False, fontsize=9)

@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse, stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
@@ -36,6 +37,7 @@ from limen import (
     known_rate,
     search_eta,
 )
+from limen.shels import SHELSClassifier
 
 
 class NearestMean(ClassifierMixin, BaseEstimator):
@@ -93,6 +95,12 @@ MODELS = [
     OpenSetClassifier(NearestMean()),
     OpenSetClassifier(Growing()),
     OpenSetClassifier(SkorchLike()),
+    OpenSetClassifier(
+        SHELSClassifier(
+            epochs=15, lr=1e-3, accommodation="replay", accommodation_epochs=6, threads=1
+        ),
+        similarity="dot",
+    ),
 ]
 # Far from all it knows a linear model is surer than ever: some held-out blobs it cannot notice.
 pytestmark = pytest.mark.filterwarnings("ignore::limen.UninformativeClassWarning")
@@ -633,13 +641,42 @@ def test_pickling_cloning_and_searching(known):
 def test_a_skorch_network(known):
     net = NeuralNetClassifier(
         nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 5), nn.Softmax(dim=1)),
-        max_epochs=15,
-        lr=0.05,
+        optimizer=torch.optim.Adam,
+        max_epochs=40,
+        lr=0.02,
         train_split=None,
         verbose=0,
-        classes=None,
     )
+    torch.manual_seed(0)
     X, y = known
     model = OpenSetClassifier(net, random_state=0).fit(X.astype(np.float32), y)
     model.learn_class(blobs([3])[0].astype(np.float32), 3)
     assert 3 in model.classes_
+
+
+class OnlyCodes(LogisticRegression):
+    """Refuses labels with gaps, as XGBoost does."""
+
+    def fit(self, X, y):
+        if not np.array_equal(np.unique(y), np.arange(len(np.unique(y)))):
+            raise ValueError(f"Invalid classes inferred from unique values of `y`: {np.unique(y)}")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], [5, 7, 8, 9], ["ant", "bee", "cat", "dog"]])
+def test_an_estimator_that_demands_codes_gets_them(names, known, novel):
+    X, y = known
+    strict, plain = (
+        OpenSetClassifier(estimator, random_state=0)
+        .fit(X, np.array(names)[y])
+        .learn_class(novel, names[3])
+        for estimator in (OnlyCodes(max_iter=500), LogisticRegression(max_iter=500))
+    )
+    assert (strict.predict(X) == plain.predict(X)).all()
+    assert strict.classes_.tolist() == plain.classes_.tolist() == names
+
+
+def test_an_estimator_that_fails_for_another_reason_says_its_own(known):
+    X, y = known
+    with pytest.raises(ValueError, match="'C' parameter of SVC must be"):
+        OpenSetClassifier(SVC(C=-1)).fit(X, y + 5)

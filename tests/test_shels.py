@@ -128,6 +128,18 @@ def test_a_new_class_is_taken_in(accommodation, fitted):
         model.add_class(new, 6)
 
 
+def test_partial_fit_adds_the_classes_that_are_new(fitted):
+    _, X, X_test, y, y_test = fitted
+    more, more_test, labels, labels_test = digits(0, 1, 2, 3, 6, 8)
+    model = small(accommodation="replay", accommodation_epochs=4).partial_fit(X, y)
+    assert model.score(X_test, y_test) > 0.9
+    model.partial_fit(more, labels)
+    assert model.classes_.tolist() == [0, 1, 2, 3, 6, 8]
+    assert model.score(more_test, labels_test) > 0.7
+    with pytest.raises(ValueError, match="no class that is new"):
+        model.partial_fit(X, y)
+
+
 def test_soft_freezing_holds_what_matters_and_beta_decides_how_hard(fitted):
     trained, *_ = fitted
     new, *_ = digits(6)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from limen.coding import fit_any
 from limen.rows import stack
 
 
@@ -37,7 +38,7 @@ def accommodate(
             if {*y_stored.tolist(), label} <= set(classes_of(grown, y_stored).tolist()):
                 return grown, "partial_fit"
     y = np.concatenate([y_stored, np.full(X_kept.shape[0], label)])
-    return clone(fitted, safe=False).fit(stack([X_stored, X_kept]), y), "refit"
+    return fit_any(clone(fitted, safe=False), stack([X_stored, X_kept]), y), "refit"
 
 
 def classes_of(estimator: Any, y: Any) -> Any:

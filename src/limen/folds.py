@@ -13,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from limen.accommodation import classes_of
 from limen.calibration import ClassStatistics, Floats
+from limen.coding import fit_any
 from limen.objectives import Objective, ObjectiveFunction
 from limen.rows import take
 from limen.similarity import Similarity, similarity_of
@@ -91,7 +92,7 @@ def run_fold(
     others = np.ones(len(y), dtype=bool)
     others[held_out] = False
     try:
-        estimator.fit(take(X, training & others), y[training & others])
+        estimator = fit_any(estimator, take(X, training & others), y[training & others])
         classes = classes_of(estimator, y[training & others])
         known = similarity_of(estimator, take(X, calibration & others), how, classes)
         novel = similarity_of(estimator, take(X, held_out), how, classes)

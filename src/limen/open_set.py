@@ -20,6 +20,7 @@ from limen import model_file
 from limen.accommodation import accommodate, classes_of
 from limen.alarm import NoveltyAlarm
 from limen.calibration import ClassStatistics, Floats
+from limen.coding import fit_any
 from limen.continual import RULES, ContinualEta
 from limen.folds import (
     Fold,
@@ -417,7 +418,7 @@ def load(path: str | os.PathLike[str]) -> OpenSetClassifier:
 
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
-    return clone(estimator, safe=False).fit(X, y)
+    return fit_any(clone(estimator, safe=False), X, y)
 
 
 def _evidence(folds: dict[Any, Fold]) -> dict[Any, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -16,11 +17,12 @@ Progress: TypeAlias = bool | Report | None
 def reporting(progress: Progress) -> Iterator[Report]:
     """A function to report events to: the caller's own, a bar, or nothing.
 
-    None shows a bar if the standard error stream is a terminal, True always, False never.
+    None shows a bar if the standard error stream is a terminal and this is no worker process (two
+    bars on one terminal spoil each other), True always, False never.
     """
     if callable(progress):
         yield progress
-    elif progress is False or (progress is None and not sys.stderr.isatty()):
+    elif progress is False or (progress is None and not _alone_on_a_terminal()):
         yield lambda _: None
     else:
         with _bar() as report:
@@ -55,3 +57,7 @@ def _bar() -> Iterator[Report]:
                 display.update(tasks[phase], result=result)
 
         yield report
+
+
+def _alone_on_a_terminal() -> bool:
+    return sys.stderr.isatty() and multiprocessing.parent_process() is None

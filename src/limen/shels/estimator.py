@@ -229,7 +229,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X holds no input of class {label!r}")
         new = Data(inputs, torch.full((len(inputs),), len(self.classes_)), self.input_format_)
         old = None if memory is None else self._data(*memory)
-        network, generator = copy.deepcopy(self.network_), _copy(self._generator)
+        network, generator = copy.deepcopy(self.network_), _generator(self._generator_state)
         with thread_count(self.threads), reporting(self.progress) as report:
             network.add_row(generator)
             lesson = Lesson(
@@ -254,6 +254,29 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         activities = [a + b for a, b in zip(self.activities_, added, strict=True)]
         self._adopt(network, generator, activities, kept.append(stored))
         self.history_ = [*self.history_, *history]
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: ARG002
+        """The first call fits; later ones add the classes of `y` that are new, one by one.
+
+        Rows of classes that are known serve as stored examples while the new ones are learnt.
+        `classes` is taken for the sake of scikit-learn and not needed: classes may come later.
+        """
+        if not hasattr(self, "network_"):
+            return self.fit(X, y)
+        X, y = np.asarray(X), column_or_1d(y)
+        check_consistent_length(X, y)
+        new = [label for label in np.unique(y).tolist() if label not in self.classes_.tolist()]
+        if not new:
+            raise ValueError(
+                f"y holds no class that is new: {np.unique(y).tolist()} are all known. SHELS "
+                "learns classes, not more of the same; use fit to start anew."
+            )
+        grown = copy.deepcopy(self)
+        for label in new:
+            known = np.isin(y, grown.classes_)
+            grown.add_class(X[y == label], label, (X[known], y[known]) if known.any() else None)
+        self.__dict__.update(grown.__dict__)
         return self
 
     def features(self, X: Any) -> Floats:
@@ -330,7 +353,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         arrays |= {f"activity.{i}": a.cpu().numpy() for i, a in enumerate(self.activities_)}
         arrays["stored.features"] = self.stored_.features
         arrays["stored.labels"] = self.stored_.labels
-        arrays["generator"] = self._generator.get_state().numpy()
+        arrays["generator"] = self._generator_state.numpy()
         return facts, arrays
 
     @classmethod
@@ -352,10 +375,10 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         network = SHELSNetwork(config, len(model.classes_), generator=None)
         network.load_state_dict(state, assign=True)
         network = network.to(model._device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
-        generator = torch.Generator()
-        generator.set_state(torch.from_numpy(arrays["generator"]))
+        generator = _generator(torch.from_numpy(arrays["generator"]))
         activities = [
-            torch.from_numpy(arrays[f"activity.{i}"]) for i in range(len(network.biases()))
+            torch.from_numpy(arrays[f"activity.{i}"]).to(model._device())
+            for i in range(len(network.biases()))
         ]
         stored = ClassFeatures(arrays["stored.features"], arrays["stored.labels"])
         model._adopt(network, generator, activities, stored)
@@ -372,7 +395,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         stored: ClassFeatures,
     ) -> None:
         self.network_ = network
-        self._generator = generator
+        self._generator_state = generator.get_state()
         self.activities_ = activities
         self.stored_ = stored
 
@@ -450,7 +473,7 @@ def _stored(network: SHELSNetwork, data: Data, generator: torch.Generator) -> Cl
     return ClassFeatures(features, data.columns[picked].numpy())
 
 
-def _copy(generator: torch.Generator) -> torch.Generator:
-    again = torch.Generator()
-    again.set_state(generator.get_state())
-    return again
+def _generator(state: torch.Tensor) -> torch.Generator:
+    generator = torch.Generator()
+    generator.set_state(state)
+    return generator

@@ -159,5 +159,5 @@ class SHELSNetwork(nn.Module):
 
 def _dropout(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
     # torch's own dropout reads the global random state.
-    kept = torch.empty_like(x).bernoulli_(1 - share, generator=generator)
-    return x * kept / (1 - share)
+    kept = torch.empty_like(x, device=generator.device).bernoulli_(1 - share, generator=generator)
+    return x * kept.to(x.device) / (1 - share)
