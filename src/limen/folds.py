@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,6 +143,30 @@ def expected_accuracy(folds: Sequence[Fold], eta: float) -> tuple[float, float]:
         accuracies.append(fold.accuracy(float(np.mean(others)) if others else eta))
     known, novel = np.mean(accuracies, axis=0)
     return float(known), float(novel)
+
+
+def evidence_of(folds: dict[Any, Fold]) -> dict[Any, float]:
+    """The eta of each fold that has something to say; of all, if none has."""
+    told = {label: fold.evidence for label, fold in folds.items() if fold.evidence is not None}
+    warn_uninformative([label for label in folds if label not in told])
+    told = told or {label: fold.choice.eta for label, fold in folds.items() if fold.choice}
+    if not told:
+        raise ValueError(
+            "no calibration point was classified correctly with any class held out, so nothing "
+            "says what is usual: check the estimator on these classes alone"
+        )
+    return told
+
+
+def warn_uninformative(labels: Sequence[Any]) -> None:
+    """Say of each class that it has no say in eta."""
+    for label in labels:
+        warnings.warn(
+            f"class {label!r} cannot be told from the known ones at any cut by these scores, so "
+            "it has no say in eta: try another estimator or similarity",
+            UninformativeClassWarning,
+            stacklevel=4,
+        )
 
 
 class UninformativeClassWarning(UserWarning):

@@ -6,6 +6,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+
+def check_known(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Labels of the known points, and the classes: at least three, of at least two points each."""
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    if 0 in X.shape:
+        what = "sample" if X.shape[0] == 0 else "feature"
+        raise ValueError(f"X has 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 3:
+        raise ValueError(
+            f"at least 3 known classes are needed, got {len(classes)} "
+            f"class{'es' * (len(classes) != 1)}: with one held out, two must remain for a "
+            "classifier to tell apart"
+        )
+    if counts.min() < 2:
+        rare = classes[np.argmin(counts)].item()
+        raise ValueError(f"every class needs at least 2 points, class {rare!r} has 1")
+    return y, classes
 
 
 def unknown_label_for(classes: NDArray[Any], given: Any) -> Any:

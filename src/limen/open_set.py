@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d, get_tags
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -23,14 +21,14 @@ from limen.calibration import ClassStatistics, Floats
 from limen.coding import fit_any
 from limen.continual import RULES, ContinualEta
 from limen.folds import (
-    Fold,
     LeaveOneClassOut,
-    UninformativeClassWarning,
+    evidence_of,
     expected_accuracy,
     judge_fold,
     run_fold,
+    warn_uninformative,
 )
-from limen.labels import check_new_label, unknown_label_for, with_unknown
+from limen.labels import check_known, check_new_label, unknown_label_for, with_unknown
 from limen.memory import Memory
 from limen.objectives import Objective, ObjectiveFunction, resolve_objective, unknown_name
 from limen.rows import as_rows
@@ -197,7 +195,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         estimator, *results = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
 
         by_class = dict(zip(classes.tolist(), results, strict=True))
-        eta = ContinualEta(self.rule).start(_evidence(by_class))
+        eta = ContinualEta(self.rule).start(evidence_of(by_class))
         expected_known, expected_novel = expected_accuracy(results, eta.value)
         state |= self._calibrated(estimator, memory, eta)
         self.__dict__.update(
@@ -244,7 +242,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         )
         eta = copy.deepcopy(self.continual_eta_)
         if fold.evidence is None:
-            _warn_uninformative([label])
+            warn_uninformative([label])
         else:
             eta.update(fold.evidence, label)
 
@@ -339,26 +337,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """X, y, the classes, and what to remember of X once all has gone well."""
         X, seen = as_rows(X), OpenSetClassifier(self.estimator)
         X, y = validate_data(seen, X, y, skip_check_array=True)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        if 0 in X.shape:
-            what = "sample" if X.shape[0] == 0 else "feature"
-            raise ValueError(
-                f"X has 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
-            )
-        classes, counts = np.unique(y, return_counts=True)
-        if len(classes) < 3:
-            raise ValueError(
-                "at least 3 known classes are needed, got "
-                f"{len(classes)} class{'es' * (len(classes) != 1)}: with one held out, two must "
-                "remain for a classifier to tell apart"
-            )
-        if counts.min() < 2:
-            rare = classes[np.argmin(counts)].item()
-            raise ValueError(f"every class needs at least 2 points, class {rare!r} has 1")
+        y, classes = check_known(X, y)
         unknown_label_for(classes, self.unknown_label)
         names = ("n_features_in_", "feature_names_in_")
         remembered = {name: getattr(seen, name) for name in names if hasattr(seen, name)}
@@ -419,29 +398,6 @@ def load(path: str | os.PathLike[str]) -> OpenSetClassifier:
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
     return fit_any(clone(estimator, safe=False), X, y)
-
-
-def _evidence(folds: dict[Any, Fold]) -> dict[Any, float]:
-    """The eta of each fold that has something to say; of all, if none has."""
-    told = {label: fold.evidence for label, fold in folds.items() if fold.evidence is not None}
-    _warn_uninformative([label for label in folds if label not in told])
-    told = told or {label: fold.choice.eta for label, fold in folds.items() if fold.choice}
-    if not told:
-        raise ValueError(
-            "no calibration point was classified correctly with any class held out, so nothing "
-            "says what is usual: check the estimator on these classes alone"
-        )
-    return told
-
-
-def _warn_uninformative(labels: list[Any]) -> None:
-    for label in labels:
-        warnings.warn(
-            f"class {label!r} cannot be told from the known ones at any cut by these scores, so "
-            "it has no say in eta: try another estimator or similarity",
-            UninformativeClassWarning,
-            stacklevel=4,
-        )
 
 
 def _generator(seed: Any) -> np.random.Generator:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from limen._version import __version__
 from limen.objectives import unknown_name
 from limen.progress import Progress, reporting
+from limen.shels import files
 from limen.shels.accommodation import ACCOMMODATIONS, Accommodation, Lesson
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import group_sparsity
@@ -229,7 +229,10 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X holds no input of class {label!r}")
         new = Data(inputs, torch.full((len(inputs),), len(self.classes_)), self.input_format_)
         old = None if memory is None else self._data(*memory)
-        network, generator = copy.deepcopy(self.network_), _generator(self._generator_state)
+        network, generator = (
+            copy.deepcopy(self.network_),
+            files.generator_from(self._generator_state),
+        )
         with thread_count(self.threads), reporting(self.progress) as report:
             network.add_row(generator)
             lesson = Lesson(
@@ -332,59 +335,12 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Facts for JSON and arrays for safetensors, all that is needed to go on learning."""
         check_is_fitted(self)
-        params = self.get_params()
-        for name in ("accommodation", "score"):
-            if callable(params[name]):
-                raise ModelFileError(
-                    f"{name} is a function, and a model file holds no code: use a named one"
-                )
-        if isinstance(self.config, NetworkConfig):
-            params["config"] = asdict(self.config)
-        params["progress"] = None
-        facts = {
-            "kind": "shels",
-            "params": params,
-            "network": asdict(self.network_.config),
-            "input": self.input_format_.to_dict(),
-            "classes": self.classes_.tolist(),
-            "history": self.history_,
-        }
-        arrays = {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}
-        arrays |= {f"activity.{i}": a.cpu().numpy() for i, a in enumerate(self.activities_)}
-        arrays["stored.features"] = self.stored_.features
-        arrays["stored.labels"] = self.stored_.labels
-        arrays["generator"] = self._generator_state.numpy()
-        return facts, arrays
+        return files.to_parts(self)
 
     @classmethod
     def from_parts(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The inverse of `to_parts`."""
-        params = dict(facts["params"])
-        if isinstance(params["config"], dict):
-            params["config"] = _config(params["config"])
-        model = cls(**params)
-        model._check_parameters()
-        config = _config(facts["network"])
-        model.classes_ = np.asarray(facts["classes"])
-        state = {
-            name.removeprefix("network."): torch.from_numpy(array)
-            for name, array in arrays.items()
-            if name.startswith("network.")
-        }
-        # Shapes first: a hostile file must not make us allocate a network it does not contain.
-        network = SHELSNetwork(config, len(model.classes_), generator=None)
-        network.load_state_dict(state, assign=True)
-        network = network.to(model._device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
-        generator = _generator(torch.from_numpy(arrays["generator"]))
-        activities = [
-            torch.from_numpy(arrays[f"activity.{i}"]).to(model._device())
-            for i in range(len(network.biases()))
-        ]
-        stored = ClassFeatures(arrays["stored.features"], arrays["stored.labels"])
-        model._adopt(network, generator, activities, stored)
-        model.input_format_ = InputFormat.from_dict(facts["input"])
-        model.n_features_in_ = model.input_format_.shape[-1]
-        model.history_ = list(facts["history"])
+        model: Self = files.from_parts(cls, facts, arrays)
         return model
 
     def _adopt(
@@ -453,15 +409,6 @@ def _config_for(format_: InputFormat) -> NetworkConfig:
     return NetworkConfig.for_shape(*format_.shape)
 
 
-def _config(state: Mapping[str, Any]) -> NetworkConfig:
-    return NetworkConfig(
-        tuple(state["input_shape"]),
-        tuple(tuple(block) for block in state["blocks"]),
-        tuple(state["hidden"]),
-        float(state["dropout"]),
-    )
-
-
 def _stored(network: SHELSNetwork, data: Data, generator: torch.Generator) -> ClassFeatures:
     """Features of some examples of every class in `data`, drawn at random."""
     order = torch.randperm(len(data), generator=generator)
@@ -471,9 +418,3 @@ def _stored(network: SHELSNetwork, data: Data, generator: torch.Generator) -> Cl
     )
     features = features_of(network, data.inputs[picked], data.format)
     return ClassFeatures(features, data.columns[picked].numpy())
-
-
-def _generator(state: torch.Tensor) -> torch.Generator:
-    generator = torch.Generator()
-    generator.set_state(state)
-    return generator

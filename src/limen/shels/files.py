@@ -1,0 +1,89 @@
+"""A fitted SHELSClassifier as facts and arrays, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from limen.shels.inputs import InputFormat
+from limen.shels.network import NetworkConfig, SHELSNetwork
+from limen.shels.scores import ClassFeatures
+from limen.storage import ModelFileError
+
+
+def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Facts for JSON and arrays for safetensors."""
+    params = model.get_params()
+    for name in ("accommodation", "score"):
+        if callable(params[name]):
+            raise ModelFileError(
+                f"{name} is a function, and a model file holds no code: use a named one"
+            )
+    if isinstance(model.config, NetworkConfig):
+        params["config"] = asdict(model.config)
+    params["progress"] = None
+    facts = {
+        "kind": "shels",
+        "params": params,
+        "network": asdict(model.network_.config),
+        "input": model.input_format_.to_dict(),
+        "classes": model.classes_.tolist(),
+        "history": model.history_,
+    }
+    arrays = {f"network.{k}": v.cpu().numpy() for k, v in model.network_.state_dict().items()}
+    arrays |= {f"activity.{i}": a.cpu().numpy() for i, a in enumerate(model.activities_)}
+    arrays["stored.features"] = model.stored_.features
+    arrays["stored.labels"] = model.stored_.labels
+    arrays["generator"] = model._generator_state.numpy()
+    return facts, arrays
+
+
+def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The inverse of `to_parts`; `build` is the SHELSClassifier class."""
+    params = dict(facts["params"])
+    if isinstance(params["config"], dict):
+        params["config"] = _config(params["config"])
+    model = build(**params)
+    model._check_parameters()
+    model.classes_ = np.asarray(facts["classes"])
+    state = {
+        name.removeprefix("network."): torch.from_numpy(array)
+        for name, array in arrays.items()
+        if name.startswith("network.")
+    }
+    # Shapes first: a hostile file must not make us allocate a network it does not contain.
+    network = SHELSNetwork(_config(facts["network"]), len(model.classes_), generator=None)
+    network.load_state_dict(state, assign=True)
+    network = network.to(model._device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+    activities = [
+        torch.from_numpy(arrays[f"activity.{i}"]).to(model._device())
+        for i in range(len(network.biases()))
+    ]
+    stored = ClassFeatures(arrays["stored.features"], arrays["stored.labels"])
+    generator = generator_from(torch.from_numpy(arrays["generator"]))
+    model._adopt(network, generator, activities, stored)
+    model.input_format_ = InputFormat.from_dict(facts["input"])
+    model.n_features_in_ = model.input_format_.shape[-1]
+    model.history_ = list(facts["history"])
+    return model
+
+
+def generator_from(state: torch.Tensor) -> torch.Generator:
+    """A generator that goes on from this state."""
+    generator = torch.Generator()
+    generator.set_state(state)
+    return generator
+
+
+def _config(state: Mapping[str, Any]) -> NetworkConfig:
+    return NetworkConfig(
+        tuple(state["input_shape"]),
+        tuple(tuple(block) for block in state["blocks"]),
+        tuple(state["hidden"]),
+        float(state["dropout"]),
+    )
