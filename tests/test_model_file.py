@@ -1,5 +1,6 @@
 """save and load: the same model afterwards, and a clear word about every damaged file."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -84,6 +85,39 @@ def test_frames_text_labels_sparse_rows_and_raw_text(tmp_path, known):
         again.learn_class(new, "zebra")
         model.learn_class(new, "zebra")
         assert (again.predict(rows) == model.predict(rows)).all()
+
+
+def test_numpy_settings_and_open_intervals_are_stored_as_plain_json(tmp_path, known):
+    X, y = known
+    model = OpenSetClassifier(
+        SVC(), memory=np.int64(30), calibration_size=np.float32(0.25), unknown_label=np.int64(-5)
+    ).fit(X, y)
+    choice = model.fold_choices_[0]
+    model.fold_choices_[0] = dataclasses.replace(choice, interval=(-np.inf, choice.interval[1]))
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model" / "manifest.json").read_text()
+    assert "Infinity" not in text
+    again = limen.load(tmp_path / "model")
+    assert again.fold_choices_ == model.fold_choices_
+    assert (again.predict(X) == model.predict(X)).all()
+
+
+def test_a_series_of_texts_and_odd_columns(tmp_path, known):
+    X, y = known
+    words = pd.Series(np.array(["ant ant", "bee bee", "cat cat"])[y])
+    model = OpenSetClassifier(make_pipeline(TfidfVectorizer(), SVC()), random_state=0)
+    model.fit(words, y).save(tmp_path / "words")
+    assert (limen.load(tmp_path / "words").predict(words) == model.predict(words)).all()
+    frame = pd.DataFrame(X, columns=pd.MultiIndex.from_product([["a", "b"], ["c", "d"]]))
+    with pytest.raises(ModelFileError, match="columns that are not named by text"):
+        OpenSetClassifier(SVC()).fit(frame, y).save(tmp_path / "multi")
+
+
+def test_a_strangers_manifest_is_not_overwritten(tmp_path, known):
+    (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
+    with pytest.raises(ModelFileError, match="folder of something else"):
+        OpenSetClassifier(SVC()).fit(*known).save(tmp_path)
+    assert "my web app" in (tmp_path / "manifest.json").read_text()
 
 
 def test_saving_again_replaces_and_leaves_nothing_behind(saved):

@@ -550,6 +550,8 @@ def test_leave_one_class_out_is_a_scikit_learn_splitter(known):
         splitter.get_n_splits(X)
     with pytest.raises(ValueError, match="at least 2 classes"):
         list(splitter.split(X, np.zeros(len(X))))
+    with pytest.raises(ValueError, match="NaN"):
+        list(splitter.split(X, np.where(y == 0, np.nan, y)))
 
 
 def test_a_class_that_no_cut_can_catch_has_no_say():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 
 from limen.accommodation import classes_of
 from limen.calibration import ClassStatistics, Floats
@@ -58,7 +58,10 @@ class LeaveOneClassOut(BaseCrossValidator):
     def _classes(y: Any) -> NDArray[Any]:
         if y is None:
             raise ValueError("y is needed: its classes are what is left out")
-        return np.unique(column_or_1d(y))
+        labels = column_or_1d(y)
+        if labels.dtype.kind == "f":
+            assert_all_finite(labels, input_name="y")
+        return np.unique(labels)
 
 
 @dataclass(frozen=True)

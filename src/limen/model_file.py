@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -50,7 +51,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             "random_state": model.random_state if _is_int(model.random_state) else None,
         },
         "eta": model.continual_eta_.to_dict(),
-        "folds": [[label, asdict(choice)] for label, choice in model.fold_choices_.items()],
+        "folds": [[label, _choice_facts(choice)] for label, choice in model.fold_choices_.items()],
         "statistics": model.statistics_.to_dict(),
         "fitted": {name: getattr(model, name) for name in _FITTED if hasattr(model, name)},
         "feature_names": _listed(getattr(model, "feature_names_in_", None)),
@@ -139,9 +140,16 @@ def _estimator_from(facts: Any, parts: Mapping[str, bytes]) -> Any:
     return estimator.from_parts(facts, unpack_arrays(parts["weights"]))
 
 
+def _choice_facts(choice: EtaChoice) -> dict[str, Any]:
+    # JSON knows no infinity: an end that does not exist is null.
+    ends = [end if math.isfinite(end) else None for end in choice.interval]
+    return {**asdict(choice), "interval": ends}
+
+
 def _choice(state: Mapping[str, Any]) -> EtaChoice:
     low, high = state["interval"]
-    return EtaChoice(**{**state, "interval": (low, high)})
+    interval = (-math.inf if low is None else low, math.inf if high is None else high)
+    return EtaChoice(**{**state, "interval": interval})
 
 
 def _objective_facts(objective: Any) -> Any:

@@ -27,6 +27,7 @@ _PART_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.(safetensors|skops)")
 
 # What skops does not trust by itself and scikit-learn's common estimators hold.
 _TRUSTED = (
+    "scipy.sparse._csr.csr_matrix",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
@@ -40,7 +41,7 @@ class ModelFileError(ValueError):
 
 def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts: bytes) -> None:
     """Write `facts` and the named parts (``weights=...``) as the model at `path`."""
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ModelFileError(f"{folder} exists and is not a model folder: choose another name")
     if folder.is_dir() and any(folder.iterdir()) and not _is_model(folder):
@@ -52,7 +53,7 @@ def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts:
         name = f"{kind}-{digest[:16]}.{_suffix(data)}"
         manifest["parts"][kind] = {"file": name, "bytes": len(data), "sha256": digest}
         named[name] = data
-    text = json.dumps(manifest, indent=1, default=_plain).encode()
+    text = json.dumps(manifest, indent=1, default=_plain, allow_nan=False).encode()
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in named.items():
         _replace(folder / name, data)
@@ -65,7 +66,7 @@ def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts:
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The facts and the parts of the model at `path`, all sizes and checksums verified."""
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if not folder.exists():
         raise ModelFileError(f"there is no model at {folder}")
     if not folder.is_dir():
