@@ -97,7 +97,7 @@ def learn(
             print(f"  {how}: epoch {event['epoch']} of {event['epochs']}", flush=True)
 
     record(0, model.network_)
-    model.set_params(accommodation=how, progress=report)
+    model.set_params(accommodation=how, accommodation_lr=model.lr / 10, progress=report)
     known = np.isin(y, old)
     model.add_class(X[y == new], new, memory=(X[known], y[known]))
     if how == "prototype":

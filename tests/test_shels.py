@@ -15,6 +15,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 import limen
 from limen import ModelFileError, OpenSetClassifier
 from limen.shels import NetworkConfig, SHELSClassifier, TrainingDivergedError
+from limen.storage import pack_arrays, unpack_arrays, write_model
 
 SMALL = NetworkConfig((1, 8, 8), ((16, 16), (32, 32)), (64,))
 pytestmark = pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning")
@@ -140,6 +141,119 @@ def test_partial_fit_adds_the_classes_that_are_new(fitted):
         model.partial_fit(X, y)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("layout", ["nhw", "nchw", "nhwc"])
+def test_the_callers_arrays_are_left_alone(dtype, layout):
+    X, _, y, _ = digits(0, 1, 2)
+    X = X.astype(dtype)
+    if layout != "nhw":
+        X = np.repeat(X[..., None], 3, axis=3)
+        X = np.ascontiguousarray(np.moveaxis(X, 3, 1)) if layout == "nchw" else X
+    known, new = np.ascontiguousarray(X[y < 2]), np.ascontiguousarray(X[y == 2])
+    before = known.copy(), new.copy()
+    model = small(config=None, epochs=2).fit(known, y[y < 2])
+    first = model.similarity(known)
+    assert (model.similarity(known) == first).all()
+    model.add_class(new, 2, memory=(known, y[y < 2]))
+    assert (known == before[0]).all()
+    assert (new == before[1]).all()
+
+
+def test_memory_that_lacks_a_class_does_not_lose_it(fitted):
+    trained, X, X_test, y, y_test = fitted
+    model = pickle.loads(pickle.dumps(trained)).set_params(
+        accommodation="prototype", score="prototype"
+    )
+    only = y == 0
+    model.add_class(digits(6)[0], 6, memory=(X[only], y[only]))
+    assert set(model.stored_.labels.tolist()) == {0, 1, 2, 3, 4}
+    assert model.score(X_test, y_test) > 0.9
+    model.add_class(digits(8)[0], 8, memory=([], []))
+    assert np.isfinite(model.similarity(X_test)).all()
+
+
+def test_an_accommodation_that_spoils_what_it_is_given_spoils_nothing(fitted):
+    def vandal(lesson):
+        for activity in lesson.activities:
+            activity.zero_()
+        lesson.stored.features[:] = 0
+        raise RuntimeError("and leaves")
+
+    trained, _, X_test, *_ = fitted
+    model = pickle.loads(pickle.dumps(trained)).set_params(accommodation=vandal)
+    with pytest.raises(RuntimeError, match="and leaves"):
+        model.add_class(digits(6)[0], 6)
+    assert (model.similarity(X_test, "knn") == trained.similarity(X_test, "knn")).all()
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.activities_, trained.activities_, strict=True)
+    )
+    model.set_params(accommodation=lambda lesson: None).add_class(digits(6)[0], 6)  # noqa: ARG005
+    assert model.similarity(X_test).shape[1] == len(model.classes_) == 5
+
+
+def test_another_range_than_in_fit_is_refused():
+    X, _, y, _ = digits(0, 1)
+    as_bytes, as_floats = (X * 15).astype(np.uint8), X / 16
+    model = small(epochs=1).fit(as_bytes, y)
+    with pytest.raises(ValueError, match="floats up to 1, but fit saw bytes"):
+        model.predict(as_floats)
+    assert len(model.predict(as_bytes.astype(np.float64))) == len(X)
+    with pytest.raises(ValueError, match="X holds bytes, but fit saw floats up to 1"):
+        small(epochs=1).fit(as_floats, y).predict(as_bytes)
+
+
+def test_features_far_from_zero_keep_their_digits():
+    X, y = load_wine(return_X_y=True)
+    model = SHELSClassifier(epochs=20, lr=1e-3, random_state=0)
+    assert model.fit(X + 1e9, y).score(X + 1e9, y) > 0.9
+    constant = np.column_stack([X, np.full(len(X), 0.1)])
+    shifted = np.column_stack([X, np.full(len(X), 0.1001)])
+    assert clone(model).fit(constant, y).score(shifted, y) > 0.9
+    with pytest.raises(ValueError, match="too far from those in fit"):
+        model.predict(np.full_like(X, 1e300))
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [("six", "of the kind of the known labels"), ([6, 7], "one number or one text"), (2, "known")],
+)
+def test_a_new_label_is_checked(label, message, fitted):
+    with pytest.raises(ValueError, match=message):
+        fitted[0].add_class(digits(6)[0], label)
+    with pytest.raises(ValueError, match="inconsistent"):
+        fitted[0].add_class(digits(6)[0], 6, memory=(fitted[1], fitted[3][:-1]))
+
+
+def test_generators_seed_it_too_and_gradients_may_be_off_outside():
+    X, _, y, _ = digits(0, 1)
+    with torch.no_grad():
+        rows = [
+            small(random_state=np.random.default_rng(3), epochs=1).fit(X, y).network_.rows
+            for _ in range(2)
+        ]
+    assert torch.equal(*rows)
+
+
+def test_weights_that_are_no_numbers_are_noticed_even_after_the_last_step():
+    X, _, y, _ = digits(0, 1)
+    with pytest.raises(TrainingDivergedError):
+        small(lr=1e38, epochs=1, batch_size=10_000).fit(X, y)
+
+
+def test_a_score_of_the_wrong_shape_is_refused(fitted):
+    with pytest.raises(ValueError, match="score must give one column per class"):
+        fitted[0].similarity(fitted[1], lambda f, rows, stored: f)  # noqa: ARG005
+
+
+def test_partial_fit_keeps_the_parameters_themselves(fitted):
+    events = []
+    model = small(progress=events.append, epochs=1, accommodation="prototype")
+    model.partial_fit(fitted[1], fitted[3])
+    model.partial_fit(digits(6)[0], np.full(len(digits(6)[0]), 6))
+    assert model.progress == events.append
+    assert model.classes_.tolist() == [0, 1, 2, 3, 6]
+
+
 def test_soft_freezing_holds_what_matters_and_beta_decides_how_hard(fitted):
     trained, *_ = fitted
     new, *_ = digits(6)
@@ -250,8 +364,12 @@ BAD = [
     ({"accommodation": "reply"}, "Did you mean 'replay'"),
     ({"score": "cosin"}, "Did you mean 'cosine'"),
     ({"lr": 0}, "lr must be positive"),
-    ({"batch_size": 0}, "batch_size must be at least 1"),
-    ({"epochs": -1}, "epochs must be at least 0"),
+    ({"batch_size": 0}, "batch_size must be a whole number, at least 1"),
+    ({"epochs": -1}, "epochs must be a whole number, at least 0"),
+    ({"epochs": 1.5}, "epochs must be a whole number"),
+    ({"threads": 0}, "threads must be a whole number, at least 1"),
+    ({"accommodation": 3}, "unknown accommodation 3"),
+    ({"random_state": "seed"}, "random_state must be a whole number or a generator"),
 ]
 
 
@@ -273,7 +391,10 @@ def test_one_class_is_not_enough_and_shapes_must_agree(fitted):
 
 
 def test_presets():
-    assert SHELSClassifier.preset("mnist").accommodation_lr == 1e-5
+    mnist = SHELSClassifier.preset("mnist")
+    assert mnist._accommodation_lr() == pytest.approx(1e-5)
+    assert mnist.set_params(accommodation="replay")._accommodation_lr() == 1e-4
+    assert SHELSClassifier.preset("fashion-mnist")._accommodation_lr() == pytest.approx(5e-5)
     assert SHELSClassifier.preset("cifar10", epochs=1).epochs == 1
     with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
         SHELSClassifier.preset("cifar")
@@ -359,6 +480,15 @@ def edit(path, change):
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
+def reseal(path, name, change):
+    """Alter an array as somebody would who can compute checksums too."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    arrays = unpack_arrays(next(path.glob("weights-*")).read_bytes())
+    arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    facts = {k: v for k, v in manifest.items() if k not in ("format", "parts")}
+    write_model(path, facts, weights=pack_arrays(arrays))
+
+
 def truncate(path):
     part = next(path.glob("weights-*"))
     part.write_bytes(part.read_bytes()[:-100])
@@ -381,6 +511,13 @@ HOSTILE = [
         lambda p: edit(p, lambda m: m["estimator"]["params"].update(surprise=1)),
         "does not fit together",
     ),
+    (lambda p: edit(p, lambda m: m["estimator"]["input"].update(scale=0)), "does not fit together"),
+    (lambda p: edit(p, lambda m: m["estimator"]["input"].update(layout="x")), "does not fit"),
+    (lambda p: edit(p, lambda m: m["estimator"]["classes"].__setitem__(0, 1)), "does not fit"),
+    (lambda p: reseal(p, "network.rows", lambda a: a * np.nan), "does not fit together"),
+    (lambda p: reseal(p, "network.rows", lambda a: a.astype(np.float64)), "does not fit together"),
+    (lambda p: reseal(p, "activity.0", lambda a: a[:-1]), "does not fit together"),
+    (lambda p: reseal(p, "stored.labels", lambda a: a + 1), "does not fit together"),
 ]
 
 

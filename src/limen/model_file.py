@@ -74,6 +74,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def restore(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
     """The model at `path`; `build` is the OpenSetClassifier class."""
     facts, parts = read_model(path)
+    if "eta" not in facts:
+        raise ModelFileError(f"{path} holds an estimator alone: use its own load")
     try:
         return _restored(facts, parts, build)
     except ModelFileError:

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from limen._version import __version__
+from limen.labels import check_new_label
 from limen.objectives import unknown_name
 from limen.progress import Progress, reporting
 from limen.shels import files
@@ -28,13 +29,15 @@ from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays
 
 _STORED_EXAMPLES = 500  # features kept of each class, for the scores that need them
 
-# What the paper trains with; accommodation at lr/2, but lr/10 on MNIST: see docs/shels.md.
+# What the paper trains with.
 _TRAINING: Mapping[str, Mapping[str, Any]] = {
-    "mnist": {"epochs": 10, "accommodation_lr": 1e-5},
+    "mnist": {"epochs": 10},
     "fashion-mnist": {"epochs": 20},
     "cifar10": {"epochs": 35},
     "digits": {"epochs": 40, "lr": 1e-3},
 }
+# Soft freezing runs at a fraction of lr: a half, but a tenth on MNIST: see docs/shels.md.
+_SOFT_FREEZE_RATE = {"mnist": 0.1}
 _EPOCHS = {"soft-freeze": 8, "replay": 2, "prototype": 0}
 
 
@@ -59,12 +62,12 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     beta : float, default=3000
         Weight of soft freezing.
     accommodation : {"soft-freeze", "replay", "prototype"} or callable, default="soft-freeze"
-        How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; adding a
-        class mean. Or a function of a `limen.shels.Lesson`.
+        How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; a row
+        that points to the class's mean, without training. Or a function of a `limen.shels.Lesson`.
     accommodation_epochs : int, optional
         Default: 8 for soft freezing, 2 for replay.
     accommodation_lr : float, optional
-        Default: ``lr / 2`` for soft freezing, `lr` otherwise.
+        Default: ``lr / 2`` for soft freezing (``lr / 10`` with ``config="mnist"``), `lr` otherwise.
     score : str or callable, default="dot"
         What `similarity` returns: ``"dot"`` (the paper's), ``"cosine"``, ``"prototype"``,
         ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, or a function of (features, rows,
@@ -73,7 +76,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         Where torch computes: ``"auto"`` takes a GPU if there is one.
     threads : int, optional
         Threads for torch during training and scoring; None leaves its setting.
-    random_state : int, optional
+    random_state : int, Generator or RandomState, optional
         Same seed, same number of threads: the same weights, bit by bit.
     progress : bool, callable or None, default=None
         A bar with loss, accuracy and time left: None shows it on a terminal only. A function is
@@ -122,7 +125,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         score: str | Score = "dot",
         device: str = "auto",
         threads: int | None = None,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
         progress: Progress = None,
     ) -> None:
         self.config = config
@@ -160,9 +163,9 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name."""
-        if "score" in params:
-            self.score_function = params.pop("score")
+        score = params.pop("score", self.score_function)
         super().set_params(**params)
+        self.score_function = score
         return self
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -222,13 +225,12 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_parameters()
-        if label in self.classes_.tolist():
-            raise ValueError(f"label {label!r} is known already: {self.classes_.tolist()}")
+        label = check_new_label(label, self.classes_, unknown=None)
         inputs = self.input_format_.tensor(np.asarray(X))
         if len(inputs) == 0:
             raise ValueError(f"X holds no input of class {label!r}")
         new = Data(inputs, torch.full((len(inputs),), len(self.classes_)), self.input_format_)
-        old = None if memory is None else self._data(*memory)
+        old = None if memory is None or len(memory[1]) == 0 else self._data(*memory)
         network, generator = (
             copy.deepcopy(self.network_),
             files.generator_from(self._generator_state),
@@ -239,8 +241,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 network=network,
                 new=new,
                 old=old,
-                activities=self.activities_,
-                stored=self.stored_,
+                activities=[activity.clone() for activity in self.activities_],
+                stored=self.stored_.copy(),
                 epochs=self._accommodation_epochs(),
                 lr=self._accommodation_lr(),
                 batch_size=self.batch_size,
@@ -249,14 +251,19 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 generator=generator,
                 report=report,
             )
-            history = self._accommodate()(lesson)
+            history = list(self._accommodate()(lesson) or [])
             added = activity_of(network, new)
             stored = _stored(network, new, generator)
-            kept = self.stored_ if old is None else _stored(network, old, generator)
-        self.classes_ = np.append(self.classes_, np.asarray([label]))
-        activities = [a + b for a, b in zip(self.activities_, added, strict=True)]
-        self._adopt(network, generator, activities, kept.append(stored))
-        self.history_ = [*self.history_, *history]
+            if old is not None:
+                stored = _stored(network, old, generator).append(stored)
+        self.__dict__.update(
+            classes_=np.append(self.classes_, np.asarray([label])),
+            network_=network,
+            activities_=[a + b for a, b in zip(self.activities_, added, strict=True)],
+            stored_=self.stored_.refreshed(stored),
+            history_=[*self.history_, *history],
+            _generator_state=generator.get_state(),
+        )
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: ARG002
@@ -275,11 +282,13 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 f"y holds no class that is new: {np.unique(y).tolist()} are all known. SHELS "
                 "learns classes, not more of the same; use fit to start anew."
             )
+        vars_of_params = {*self.get_params(), "score_function"}
         grown = copy.deepcopy(self)
         for label in new:
             known = np.isin(y, grown.classes_)
             grown.add_class(X[y == label], label, (X[known], y[known]) if known.any() else None)
-        self.__dict__.update(grown.__dict__)
+        learnt = {name: value for name, value in vars(grown).items() if name not in vars_of_params}
+        self.__dict__.update(learnt)
         return self
 
     def features(self, X: Any) -> Floats:
@@ -308,7 +317,13 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         if function is None:
             raise ValueError(unknown_name("score", chosen, SCORES))
         rows = self.network_.rows.detach().cpu().numpy()
-        return function(features, rows, self.stored_)
+        scores = np.asarray(function(features, rows, self.stored_))
+        if scores.shape != (len(features), len(self.classes_)):
+            raise ValueError(
+                f"score must give one column per class, ({len(features)}, {len(self.classes_)}), "
+                f"got {scores.shape}"
+            )
+        return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the highest similarity, (n,)."""
@@ -356,20 +371,29 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.stored_ = stored
 
     def _check_parameters(self) -> None:
-        if isinstance(self.config, str) and self.config not in PRESETS:
+        if not isinstance(self.config, NetworkConfig | None) and self.config not in PRESETS:
             raise ValueError(unknown_name("config", self.config, PRESETS))
-        if isinstance(self.accommodation, str) and self.accommodation not in ACCOMMODATIONS:
+        if not callable(self.accommodation) and self.accommodation not in ACCOMMODATIONS:
             raise ValueError(unknown_name("accommodation", self.accommodation, ACCOMMODATIONS))
-        if isinstance(self.score_function, str) and self.score_function not in SCORES:
+        if not callable(self.score_function) and self.score_function not in SCORES:
             raise ValueError(unknown_name("score", self.score_function, SCORES))
-        for name, least in (("epochs", 0), ("batch_size", 1), ("alpha", 0), ("beta", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr!r}")
+        whole = (("epochs", 0), ("batch_size", 1), ("accommodation_epochs", 0), ("threads", 1))
+        for name, least in whole:
+            value = getattr(self, name)
+            optional = name in ("accommodation_epochs", "threads") and value is None
+            if not optional and not (isinstance(value, int | np.integer) and value >= least):
+                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        for name in ("alpha", "beta"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)!r}")
+        for name in ("lr", "accommodation_lr"):
+            value = getattr(self, name)
+            if not (value is None and name == "accommodation_lr") and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
 
     def _data(self, X: Any, y: Any) -> Data:
-        labels = np.asarray(y)
+        labels = column_or_1d(y)
+        check_consistent_length(X, labels)
         place = {label: column for column, label in enumerate(self.classes_.tolist())}
         unknown = set(labels.tolist()) - place.keys()
         if unknown:
@@ -390,7 +414,9 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     def _accommodation_lr(self) -> float:
         if self.accommodation_lr is not None:
             return self.accommodation_lr
-        return self.lr / 2 if self.accommodation == "soft-freeze" else self.lr
+        if self.accommodation != "soft-freeze":
+            return self.lr
+        return self.lr * _SOFT_FREEZE_RATE.get(str(self.config), 0.5)
 
     def _device(self) -> torch.device:
         if self.device == "auto":
@@ -398,9 +424,14 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         return torch.device(self.device)
 
     def _seed(self) -> int:
-        if self.random_state is None:
-            return int(np.random.default_rng().integers(2**63))
-        return int(self.random_state)
+        seed: Any = self.random_state
+        if isinstance(seed, np.random.RandomState):
+            seed = seed.randint(2**31)
+        if isinstance(seed, int | np.integer) and 0 <= seed < 2**63:
+            return int(seed)
+        if seed is None or isinstance(seed, np.random.Generator):
+            return int(np.random.default_rng(seed).integers(2**63))
+        raise ValueError(f"random_state must be a whole number or a generator, got {seed!r}")
 
 
 def _config_for(format_: InputFormat) -> NetworkConfig:

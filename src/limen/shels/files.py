@@ -27,6 +27,8 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if isinstance(model.config, NetworkConfig):
         params["config"] = asdict(model.config)
     params["progress"] = None
+    if not isinstance(params["random_state"], int | None):
+        params["random_state"] = None  # a generator has gone into the weights by now
     facts = {
         "kind": "shels",
         "params": params,
@@ -56,6 +58,8 @@ def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
         for name, array in arrays.items()
         if name.startswith("network.")
     }
+    if any(t.dtype != torch.float32 or not torch.isfinite(t).all() for t in state.values()):
+        raise ValueError("weights must be finite numbers in single precision")
     # Shapes first: a hostile file must not make us allocate a network it does not contain.
     network = SHELSNetwork(_config(facts["network"]), len(model.classes_), generator=None)
     network.load_state_dict(state, assign=True)
@@ -68,9 +72,26 @@ def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
     generator = generator_from(torch.from_numpy(arrays["generator"]))
     model._adopt(network, generator, activities, stored)
     model.input_format_ = InputFormat.from_dict(facts["input"])
+    _check(model)
     model.n_features_in_ = model.input_format_.shape[-1]
     model.history_ = list(facts["history"])
     return model
+
+
+def _check(model: Any) -> None:
+    """Refuse parts that do not belong together."""
+    network, stored, classes = model.network_, model.stored_, model.classes_
+    shapes = [tuple(bias.shape) for bias in network.biases()]
+    if [tuple(activity.shape) for activity in model.activities_] != shapes:
+        raise ValueError("there must be one activity per node")
+    if stored.features.shape != (len(stored.labels), network.rows.shape[1]):
+        raise ValueError("stored features must be as many as their labels, and as long as a row")
+    if set(stored.labels.tolist()) != set(range(len(classes))):
+        raise ValueError("there must be stored features of every class")
+    if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+        raise ValueError("classes must be distinct labels")
+    if model.input_format_.shape != network.config.input_shape:
+        raise ValueError("inputs and network must have one shape")
 
 
 def generator_from(state: torch.Tensor) -> torch.Generator:

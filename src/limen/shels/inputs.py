@@ -26,6 +26,8 @@ class InputFormat:
         (channels, height, width) or (features,).
     scale : float
         Images are divided by it, to lie between 0 and 1.
+    dtype : str
+        ``"uint8"`` or ``"float"``: what the training images were.
     mean, std : tuple of float
         Feature vectors are standardised with them; empty for images.
     """
@@ -33,6 +35,7 @@ class InputFormat:
     layout: str
     shape: tuple[int, ...]
     scale: float = 1.0
+    dtype: str = "float"
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
@@ -42,11 +45,13 @@ class InputFormat:
         _check(X)
         if X.ndim == 2:
             mean, std = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-            std = np.where(std > 0, std, 1.0)
-            found = cls("nf", X.shape[1:], 1.0, tuple(mean.tolist()), tuple(std.tolist()))
+            # Rounding leaves a constant column with a spread of a few ulps: that is none.
+            std = np.where(std > 1e-12 * np.abs(X).max(axis=0), std, 1.0)
+            found = cls("nf", X.shape[1:], mean=tuple(mean.tolist()), std=tuple(std.tolist()))
         else:
             layout = _layout(X.shape, expected)
-            found = cls(layout, _shape(X.shape, layout), _scale(X))
+            dtype = "uint8" if X.dtype == np.uint8 else "float"
+            found = cls(layout, _shape(X.shape, layout), _scale(X), dtype)
         if expected is not None and found.shape != tuple(expected):
             raise ValueError(
                 f"X holds {found}, but the network takes inputs of shape {tuple(expected)}: pass "
@@ -55,10 +60,13 @@ class InputFormat:
         return found
 
     def tensor(self, X: NDArray[Any]) -> Tensor:
-        """The inputs as (n, C, H, W) or (n, F), unscaled; bytes stay bytes."""
+        """Images as (n, C, H, W), unscaled, bytes stay bytes; features as (n, F), standardised."""
         _check(X)
         if X.ndim != len(self.layout) or _shape(X.shape, self.layout) != self.shape:
             raise ValueError(f"X must hold {self}, as in fit, got an array of shape {X.shape}")
+        if self.layout == "nf":
+            return torch.from_numpy(self._standardised(X))
+        self._check_range(X)
         if X.dtype not in _DTYPES:
             X = X.astype(np.float32)
         if self.layout == "nhw":
@@ -72,10 +80,24 @@ class InputFormat:
     def batch(self, x: Tensor) -> Tensor:
         """Some rows of `tensor`, as the network takes them."""
         if self.layout == "nf":
-            mean = torch.tensor(self.mean, dtype=torch.float32)
-            std = torch.tensor(self.std, dtype=torch.float32)
-            return (x.to(torch.float32) - mean) / std
-        return x.to(torch.float32, memory_format=torch.channels_last).div_(self.scale)
+            return x
+        # Not in place: where nothing needs converting, `to` gives back the caller's own memory.
+        return x.to(torch.float32, memory_format=torch.channels_last) / self.scale
+
+    def _standardised(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        # In double precision: timestamps and ids lose their digits in single.
+        with np.errstate(over="ignore"):
+            rows = ((X.astype(np.float64) - self.mean) / self.std).astype(np.float32)
+        if not np.isfinite(rows).all():
+            raise ValueError("X holds values too far from those in fit to be represented")
+        return rows
+
+    def _check_range(self, X: NDArray[Any]) -> None:
+        highest = X.max() if X.size else 0
+        if X.dtype == np.uint8 and self.dtype == "float" and self.scale == 1:
+            raise ValueError("X holds bytes, but fit saw floats up to 1: divide by 255 as then")
+        if X.dtype.kind == "f" and self.dtype == "uint8" and 0 < highest <= 1:
+            raise ValueError(f"X holds floats up to {highest:g}, but fit saw bytes up to 255")
 
     def __str__(self) -> str:
         if self.layout == "nf":
@@ -91,7 +113,10 @@ class InputFormat:
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> Self:
         shape, mean, std = (tuple(state[name]) for name in ("shape", "mean", "std"))
-        return cls(state["layout"], shape, float(state["scale"]), mean, std)
+        scale = float(state["scale"])
+        if state["layout"] not in ("nf", "nhw", "nchw", "nhwc") or not 0 < scale < float("inf"):
+            raise ValueError(f"no such input format: {state['layout']!r}, scale {scale!r}")
+        return cls(state["layout"], shape, scale, str(state["dtype"]), mean, std)
 
 
 def _check(X: NDArray[Any]) -> None:

@@ -44,6 +44,18 @@ class NetworkConfig:
     hidden: tuple[int, ...] = (256,)
     dropout: float = 0.0
 
+    def __post_init__(self) -> None:
+        sizes = [*self.input_shape, *self.hidden, *(out for block in self.blocks for out in block)]
+        if not self.hidden or any(size < 1 for size in sizes):
+            raise ValueError(f"{self}: every size must be at least 1, and hidden not empty")
+        if len(self.input_shape) != (3 if self.blocks else 1):
+            raise ValueError(
+                "input_shape must be (channels, height, width) with blocks and (features,) "
+                f"without, got {self.input_shape}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
+
     @classmethod
     def for_shape(cls, channels: int, height: int, width: int) -> Self:
         """For images of one's own: as many blocks as leave a map of at least 3x3 at the end."""
@@ -84,7 +96,9 @@ class SHELSNetwork(nn.Module):
         width = config.input_shape[0]
         for block in config.blocks:
             for out in block:
-                self.convolutions.append(nn.Conv2d(width, out, 3, padding=1, device="meta"))
+                self.convolutions.append(
+                    nn.Conv2d(width, out, 3, padding=1, device="meta", dtype=torch.float32)
+                )
                 width = out
         size = [s >> len(config.blocks) for s in config.input_shape[1:]]
         if config.blocks and 0 in size:
@@ -96,9 +110,9 @@ class SHELSNetwork(nn.Module):
         width *= self.map_size
         self.linears = nn.ModuleList()
         for out in config.hidden:
-            self.linears.append(nn.Linear(width, out, device="meta"))
+            self.linears.append(nn.Linear(width, out, device="meta", dtype=torch.float32))
             width = out
-        self.rows = nn.Parameter(torch.empty(n_classes, width, device="meta"))
+        self.rows = nn.Parameter(torch.empty(n_classes, width, device="meta", dtype=torch.float32))
         if generator is not None:
             self._draw(generator)
 
@@ -150,7 +164,7 @@ class SHELSNetwork(nn.Module):
     @torch.no_grad()
     def add_row(self, generator: torch.Generator) -> None:
         """One more class, its row drawn as at the start."""
-        row = torch.empty(1, self.rows.shape[1])
+        row = torch.empty(1, self.rows.shape[1], dtype=torch.float32)
         # Xavier's bound depends on the number of rows the layer has once the class is in.
         bound = math.sqrt(6 / (self.rows.shape[0] + 1 + self.rows.shape[1]))
         nn.init.uniform_(row, -bound, bound, generator=generator)

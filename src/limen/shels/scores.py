@@ -41,6 +41,14 @@ class ClassFeatures:
         own: Floats = self.features[self.labels == column]
         return own
 
+    def refreshed(self, other: ClassFeatures) -> ClassFeatures:
+        """Those of `other`, and of the classes it lacks the present ones."""
+        kept = ~np.isin(self.labels, other.labels)
+        return ClassFeatures(self.features[kept], self.labels[kept]).append(other)
+
+    def copy(self) -> ClassFeatures:
+        return ClassFeatures(self.features.copy(), self.labels.copy())
+
     def append(self, other: ClassFeatures) -> ClassFeatures:
         return ClassFeatures(
             np.concatenate([self.features, other.features]),

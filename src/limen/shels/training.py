@@ -43,6 +43,8 @@ class Data:
         return self.format.batch(self.inputs[index]), self.columns[index]
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def train(
     network: SHELSNetwork,
     data: Data,
@@ -94,6 +96,8 @@ def train(
             )
         history.append(record)
         report({**record, "epochs": epochs, "network": network})
+    if not all(bool(torch.isfinite(weight).all()) for weight in network.parameters()):
+        raise TrainingDivergedError(f"weights are no longer numbers after {phase}: try a lower lr")
     return history
 
 
