@@ -466,6 +466,7 @@ def test_the_estimator_alone_can_be_saved(saved, fitted):
     again = SHELSClassifier.load(saved)
     assert (again.similarity(X_test) == model.similarity(X_test)).all()
     assert again.get_params() == model.get_params()
+    assert again.n_features_in_ == model.n_features_in_ == 8
     grown = [
         pickle.loads(pickle.dumps(m)).set_params(accommodation="replay") for m in (model, again)
     ]

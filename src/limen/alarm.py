@@ -37,8 +37,8 @@ class NoveltyAlarm:
         """Compare a batch's strangeness with what is usual for known points, at the cut `eta`."""
         flagged, total = int(np.count_nonzero(strangeness >= eta)), len(strangeness)
         above, count = np.count_nonzero(usual >= eta), len(usual)
-        # Clopper and Pearson's upper bound: the plain share would ring false alarms ten times too
-        # often with fifty calibration points.
+        # Clopper and Pearson's upper bound: the plain share of few calibration points is often too
+        # low, and would ring false alarms far more often than `level`.
         rate = 1.0 if above == count else float(betaincinv(above + 1, count - above, 1 - level))
         p_value = 1.0 if flagged == 0 else float(bdtrc(flagged - 1, total, rate))
         return cls(flagged, total, rate, p_value, level)

@@ -110,6 +110,15 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
+    classes_: NDArray[Any]
+    n_features_in_: int
+    network_: SHELSNetwork
+    activities_: list[torch.Tensor]
+    stored_: ClassFeatures
+    input_format_: InputFormat
+    history_: list[dict[str, Any]]
+    _generator_state: torch.Tensor
+
     def __init__(
         self,
         config: NetworkConfig | str | None = None,
@@ -204,11 +213,16 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             )
             activities = activity_of(network, data)
             stored = _stored(network, data, generator)
-        self.classes_ = classes
-        self.n_features_in_ = X.shape[1]
-        self._adopt(network, generator, activities, stored)
-        self.input_format_ = format_
-        self.history_ = history
+        self.__dict__.update(
+            classes_=classes,
+            n_features_in_=X.shape[1],
+            network_=network,
+            activities_=activities,
+            stored_=stored,
+            input_format_=format_,
+            history_=history,
+            _generator_state=generator.get_state(),
+        )
         return self
 
     def add_class(self, X: Any, label: Any, memory: tuple[Any, Any] | None = None) -> Self:
@@ -357,18 +371,6 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         """The inverse of `to_parts`."""
         model: Self = files.from_parts(cls, facts, arrays)
         return model
-
-    def _adopt(
-        self,
-        network: SHELSNetwork,
-        generator: torch.Generator,
-        activities: list[torch.Tensor],
-        stored: ClassFeatures,
-    ) -> None:
-        self.network_ = network
-        self._generator_state = generator.get_state()
-        self.activities_ = activities
-        self.stored_ = stored
 
     def _check_parameters(self) -> None:
         if not isinstance(self.config, NetworkConfig | None) and self.config not in PRESETS:

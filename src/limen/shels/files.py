@@ -68,13 +68,17 @@ def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
         torch.from_numpy(arrays[f"activity.{i}"]).to(model._device())
         for i in range(len(network.biases()))
     ]
-    stored = ClassFeatures(arrays["stored.features"], arrays["stored.labels"])
-    generator = generator_from(torch.from_numpy(arrays["generator"]))
-    model._adopt(network, generator, activities, stored)
-    model.input_format_ = InputFormat.from_dict(facts["input"])
+    input_format = InputFormat.from_dict(facts["input"])
+    model.__dict__.update(
+        n_features_in_=input_format.shape[1 if input_format.layout[1] == "h" else 0],
+        network_=network,
+        activities_=activities,
+        stored_=ClassFeatures(arrays["stored.features"], arrays["stored.labels"]),
+        input_format_=input_format,
+        history_=list(facts["history"]),
+        _generator_state=generator_from(torch.from_numpy(arrays["generator"])).get_state(),
+    )
     _check(model)
-    model.n_features_in_ = model.input_format_.shape[-1]
-    model.history_ = list(facts["history"])
     return model
 
 
