@@ -1,0 +1,207 @@
+"""What each policy makes of a seed's models: its cut at every step, and how well that cut does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from limen.alarm import NoveltyAlarm
+from limen.continual import ContinualEta
+from limen.experiment.config import OBJECTIVES, RunConfig
+from limen.experiment.units import Arrays, Step
+from limen.threshold import EtaChoice, search_eta
+
+Record: TypeAlias = dict[str, Any]
+Floats: TypeAlias = NDArray[np.float64]
+
+POLICIES = ("shels", "cheating", "ours", "rate95")
+_BINS = 120
+
+
+def choose(known: Floats, right: NDArray[np.bool_], novel: Floats) -> dict[str, EtaChoice]:
+    """The best cut for each objective, by the known points whose class is right."""
+    return {name: search_eta(known[right], novel, name) for name in OBJECTIVES if right.any()}
+
+
+def seed_record(
+    config: RunConfig, seed: int, folds: Mapping[int, Arrays], steps: Sequence[Step]
+) -> Record:
+    """All that tables, tests and pictures need of one seed; the same however it was computed."""
+    fold_choices = _fold_choices(folds)
+    found = [_choices(step) for step in steps]
+    ours = {name: _ours(name, fold_choices, found, steps) for name in OBJECTIVES}
+    return {
+        "seed": seed,
+        "folds": [
+            {"held_out": label, "etas": {name: _plain(c) for name, c in choices.items()}}
+            for label, choices in sorted(fold_choices.items())
+        ],
+        "rows": [
+            _row(config, seed, step, found[i], {name: etas[i] for name, etas in ours.items()})
+            for i, step in enumerate(steps)
+        ],
+    }
+
+
+def start_of_ours(objective: str, folds: Mapping[int, Mapping[str, EtaChoice]]) -> ContinualEta:
+    """Stage one: the plain mean over the held-out classes, as in the paper."""
+    etas = {label: choices[objective].eta for label, choices in folds.items() if choices}
+    return ContinualEta(rule="halving").start(etas)
+
+
+class Detector:
+    """Asked at each step whether the next class is noticed, at the cut `ours` has then."""
+
+    def __init__(self, config: RunConfig, seed: int, folds: Mapping[int, Arrays]) -> None:
+        self._config, self._seed = config, seed
+        self._folds = _fold_choices(folds)
+
+    def __call__(self, steps: list[Step]) -> bool:
+        found = [_choices(step) for step in steps]
+        eta = _ours(self._config.objective, self._folds, found, steps)[-1]
+        return alarms(self._config, self._seed, steps[-1], eta)["novel"].raised
+
+
+def alarms(config: RunConfig, seed: int, step: Step, eta: float) -> dict[str, NoveltyAlarm]:
+    """The verdicts on a batch of the next class, and on one of known test points."""
+    rng = np.random.default_rng([seed, len(step.known), step.next or 0])
+
+    def judge(strangeness: Floats) -> NoveltyAlarm:
+        size = min(config.alarm_batch, len(strangeness))
+        batch = rng.choice(strangeness, size, replace=False)
+        return NoveltyAlarm.judge(batch, step.arrays["train"], eta, config.alarm_level)
+
+    return {"novel": judge(step.arrays["novel"]), "known": judge(step.arrays["test"])}
+
+
+def _fold_choices(folds: Mapping[int, Arrays]) -> dict[int, dict[str, EtaChoice]]:
+    return {
+        label: choose(a["known"], np.isfinite(a["known"]), a["novel"]) for label, a in folds.items()
+    }
+
+
+def _choices(step: Step) -> dict[str, EtaChoice]:
+    return choose(step.arrays["train"], step.arrays["train_right"], step.arrays["novel"])
+
+
+def _ours(
+    objective: str,
+    folds: Mapping[int, Mapping[str, EtaChoice]],
+    found: Sequence[Mapping[str, EtaChoice]],
+    steps: Sequence[Step],
+) -> list[float]:
+    """The cut in use at each step: every class that was learnt has improved the next."""
+    eta = start_of_ours(objective, folds)
+    values = []
+    for step, choices in zip(steps, found, strict=True):
+        values.append(eta.value)
+        if step.learnt and choices:
+            eta.update(choices[objective].eta, label=step.next)
+    return values
+
+
+def _row(
+    config: RunConfig,
+    seed: int,
+    step: Step,
+    found: Mapping[str, EtaChoice],
+    ours: Mapping[str, float],
+) -> Record:
+    a = step.arrays
+    verdicts = []
+    for objective in OBJECTIVES:
+        cuts = {
+            "shels": 1.0,
+            "cheating": found[objective].eta if found else 1.0,
+            "ours": ours[objective],
+            "rate95": keeping(a["train"], 0.95),
+        }
+        verdicts += [
+            {"policy": policy, "objective": objective, "eta": eta, **accuracies(step, eta)}
+            for policy, eta in cuts.items()
+        ]
+    row: Record = {
+        "known": step.known,
+        "next": step.next,
+        "learnt": step.learnt,
+        "closed_set": float(np.mean(a["test_right"])),
+        **separation(a["test"], a["novel"]),
+        "verdicts": verdicts,
+        "histogram": _histogram(a),
+        "confusion": a["confusion"].tolist(),
+    }
+    if config.policy_detects:
+        judged = alarms(config, seed, step, ours[config.objective])
+        row["alarms"] = {
+            on: {"flagged": v.flagged, "total": v.total, "p_value": v.p_value, "raised": v.raised}
+            for on, v in judged.items()
+        }
+    return row
+
+
+def accuracies(step: Step, eta: float) -> dict[str, float]:
+    """The five figures at a cut."""
+    a = step.arrays
+    right = np.count_nonzero(a["test_right"] & (a["test"] < eta))
+    caught = np.count_nonzero(a["novel"] >= eta)
+    known, novel = right / len(a["test"]), caught / len(a["novel"])
+    return {
+        "known": known,
+        "novel": novel,
+        "total": (known + novel) / 2,
+        "pooled": (right + caught) / (len(a["test"]) + len(a["novel"])),
+        "gmean": math.sqrt(known * novel),
+    }
+
+
+def keeping(strangeness: Floats, share: float) -> float:
+    """The lowest cut that calls at least this share of the points known.
+
+    Infinite points cannot be kept: where they are too many, all others are. 1 if all are.
+
+    >>> 2 < keeping(np.array([1.0, 2.0, 3.0, 4.0]), 0.5) < 2.01
+    True
+    """
+    finite = strangeness[np.isfinite(strangeness)]
+    if not finite.size:
+        return 1.0
+    place = min(math.ceil(share * len(strangeness)), len(finite)) - 1
+    return float(np.nextafter(np.partition(finite, place)[place], np.inf))
+
+
+def separation(known: Floats, novel: Floats) -> dict[str, float]:
+    """How well strangeness tells the two apart at any cut: AUROC, FPR at 95 %.
+
+    The second is the share of novel points taken for known by a cut that keeps 95 % of the known.
+    """
+    novelty = np.concatenate([np.zeros(len(known)), np.ones(len(novel))])
+    scores = np.clip(np.concatenate([known, novel]), -1e300, 1e300)
+    missed = np.mean(novel < keeping(known, 0.95))
+    return {"auroc": float(roc_auc_score(novelty, scores)), "fpr95": float(missed)}
+
+
+def _histogram(a: Arrays) -> Record:
+    """Counts of strangeness for the picture; what lies outside is counted at the ends."""
+    pooled = np.concatenate([a["test"], a["novel"]])
+    low, high = np.quantile(pooled[np.isfinite(pooled)], [0.002, 0.99])
+    low, high = math.floor(low * 10) / 10, max(math.ceil(high * 10) / 10, math.ceil(low) + 4.0)
+    edges = np.linspace(low, high, _BINS + 1)
+    counts = {
+        name: np.histogram(np.clip(a[name], low, high), edges)[0].tolist()
+        for name in ("test", "novel")
+    }
+    return {"low": low, "high": high, "known": counts["test"], "novel": counts["novel"]}
+
+
+def _plain(choice: EtaChoice) -> Record:
+    return {
+        "eta": choice.eta,
+        "value": choice.value,
+        "known": choice.known_accuracy,
+        "novel": choice.novel_accuracy,
+    }
