@@ -19,7 +19,7 @@ from limen.shels.losses import (
 )
 from limen.shels.network import PRESETS
 from limen.shels.scores import SCORES, cosine, dot, energy, knn, mahalanobis, msp, prototype
-from limen.shels.training import Data, activity_of
+from limen.shels.training import Data, features_of, observe
 
 
 def network(config=PRESETS["digits"], classes=3, seed=0):
@@ -78,7 +78,8 @@ def test_activity_is_that_of_the_mean_over_all_data_whatever_the_batches():
     rng = np.random.default_rng(0)
     X = rng.random((300, 8, 8)).astype(np.float32)
     fmt = InputFormat.of(X)
-    found = activity_of(net, Data(fmt.tensor(X), torch.zeros(300, dtype=torch.int64), fmt))
+    features, found = observe(net, Data(fmt.tensor(X), torch.zeros(300, dtype=torch.int64), fmt))
+    np.testing.assert_array_equal(features, features_of(net, fmt.tensor(X), fmt))
     with torch.no_grad():
         outputs = net.activations(fmt.batch(fmt.tensor(X)))
     first = torch.linalg.vector_norm(outputs[0].mean(dim=0), dim=(1, 2))

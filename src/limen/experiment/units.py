@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.calibration import ClassStatistics, DegenerateClassWarning
-from limen.datasets import Dataset, load
+from limen.datasets import NAMES, Dataset, load, read
 from limen.datasets.shapes import bring_to
 from limen.experiment.config import RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
@@ -28,7 +28,11 @@ from limen.experiment.pulse import Pulse
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Decide: TypeAlias = Callable[[list["Step"]], bool]
 
-_NETWORKS = {"svhn": "cifar10", "gtsrb": "cifar10"}  # trained like the set of the same shape
+# The networks of the paper; others are made for the shape of the data.
+_NETWORKS = {
+    **{name: name for name in ("digits", "mnist", "fashion-mnist", "cifar10")},
+    **{"svhn": "cifar10", "gtsrb": "cifar10"},
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,11 @@ def steps_of(config: RunConfig, data: Dataset, unit: Unit) -> int:
 @functools.lru_cache(maxsize=2)
 def data_of(config: RunConfig) -> Dataset:
     """What a run is trained and tested on; each process reads it once."""
-    return load(config.dataset).first(config.per_class, config.test_per_class)
+    return _named(config.dataset).first(config.per_class, config.test_per_class)
+
+
+def _named(dataset: str) -> Dataset:
+    return load(dataset) if dataset in NAMES else read(dataset)
 
 
 def run_fold(config: RunConfig, unit: Unit, work: Path | None) -> Arrays:
@@ -100,8 +108,9 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None) -> Arrays:
     known, _ = class_order(config, data.n_classes, unit.seed)
     others = np.isin(data.y_train, [label for label in known if label != unit.held_out])
     with Pulse(work, unit) as pulse:
-        model = _network(config, unit, pulse).fit(data.X_train[others], data.y_train[others])
-        statistics, z, right = _calibrate(model, data.X_train[others], data.y_train[others])
+        model = _network(config, unit, pulse)
+        similarity = model.fit_similarity(data.X_train[others], data.y_train[others])
+        statistics, z, right = _calibrate(model, similarity, data.y_train[others])
         held_out = data.X_train[data.y_train == unit.held_out]
         novel = statistics.strangeness(model.similarity(held_out))
     if work is not None:
@@ -171,7 +180,8 @@ def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> St
     """Everything a policy can be judged by, with the classes known now and the next one."""
     known = model.classes_.tolist()
     train, test = np.isin(data.y_train, known), np.isin(data.y_test, known)
-    statistics, z_train, right_train = _calibrate(model, data.X_train[train], data.y_train[train])
+    usual = model.similarity(data.X_train[train])
+    statistics, z_train, right_train = _calibrate(model, usual, data.y_train[train])
     similarity = model.similarity(data.X_test[test])
     won = similarity.argmax(axis=1)
     columns = np.array([known.index(c) for c in data.y_test[test].tolist()])
@@ -179,7 +189,7 @@ def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> St
     np.add.at(confusion, (columns, won), 1)
     if label is None:
         assert config.novel is not None
-        other = load(config.novel).first(None, config.test_per_class)
+        other = _named(config.novel).first(None, config.test_per_class)
         novel = bring_to(other.X_test, data.shape)
     else:
         novel = data.X_train[data.y_train == label]
@@ -194,9 +204,8 @@ def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> St
     return Step(known, label, arrays)
 
 
-def _calibrate(model: Any, X: NDArray[Any], y: NDArray[Any]) -> tuple[ClassStatistics, Any, Any]:
+def _calibrate(model: Any, similarity: Any, y: Any) -> tuple[ClassStatistics, Any, Any]:
     """What is usual, with strangeness and correctness of the points it was taken from."""
-    similarity = model.similarity(X)
     with warnings.catch_warnings():
         # A class forgotten altogether is a finding: the record shows it in its confusion matrix.
         warnings.simplefilter("ignore", DegenerateClassWarning)
@@ -211,7 +220,7 @@ def _network(config: RunConfig, unit: Unit, pulse: Pulse) -> Any:
     part = 0 if unit.held_out is None else 1 + unit.held_out
     seed = int(np.random.SeedSequence([unit.seed, part]).generate_state(1)[0])
     return SHELSClassifier(
-        _NETWORKS.get(config.dataset, config.dataset),
+        _NETWORKS.get(config.dataset),
         epochs=config.epochs,
         lr=config.lr,
         batch_size=config.batch_size,

@@ -24,7 +24,7 @@ from limen.shels.inputs import InputFormat
 from limen.shels.losses import group_sparsity
 from limen.shels.network import PRESETS, NetworkConfig, SHELSNetwork
 from limen.shels.scores import SCORES, ClassFeatures, Floats, Score
-from limen.shels.training import Data, activity_of, features_of, thread_count, train
+from limen.shels.training import Data, features_of, observe, thread_count, train
 from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
 
 _STORED_EXAMPLES = 500  # features kept of each class, for the scores that need them
@@ -186,6 +186,15 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             Images as bytes or floats, or feature rows. ``input_format_`` says what was understood.
         y : array-like of shape (n,)
         """
+        self._fit(X, y)
+        return self
+
+    def fit_similarity(self, X: Any, y: Any) -> Floats:
+        """`fit`, then `similarity` of X from the look at all data that `fit` takes anyway."""
+        return self.similarity_of_features(self._fit(X, y))
+
+    def _fit(self, X: Any, y: Any) -> Floats:
+        """Learn, and return the features of X."""
         self._check_parameters()
         X, y = np.asarray(X), column_or_1d(y)
         check_consistent_length(X, y)
@@ -211,19 +220,19 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 report=report,
                 phase="training",
             )
-            activities = activity_of(network, data)
-            stored = _stored(network, data, generator)
+            features, activities = observe(network, data)
+            picked = _picked(data, generator)
         self.__dict__.update(
             classes_=classes,
             n_features_in_=X.shape[1],
             network_=network,
             activities_=activities,
-            stored_=stored,
+            stored_=ClassFeatures(features[picked], columns[picked]),
             input_format_=format_,
             history_=history,
             _generator_state=generator.get_state(),
         )
-        return self
+        return features
 
     def add_class(self, X: Any, label: Any, memory: tuple[Any, Any] | None = None) -> Self:
         """Learn one new class. If interrupted, the estimator is as it was before.
@@ -266,10 +275,13 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 report=report,
             )
             history = list(self._accommodate()(lesson) or [])
-            added = activity_of(network, new)
-            stored = _stored(network, new, generator)
+            features, added = observe(network, new)
+            picked = _picked(new, generator)
+            stored = ClassFeatures(features[picked], new.columns[picked].numpy())
             if old is not None:
-                stored = _stored(network, old, generator).append(stored)
+                some = _picked(old, generator)
+                old_features = features_of(network, old.inputs[some], old.format)
+                stored = ClassFeatures(old_features, old.columns[some].numpy()).append(stored)
         self.__dict__.update(
             classes_=np.append(self.classes_, np.asarray([label])),
             network_=network,
@@ -442,12 +454,10 @@ def _config_for(format_: InputFormat) -> NetworkConfig:
     return NetworkConfig.for_shape(*format_.shape)
 
 
-def _stored(network: SHELSNetwork, data: Data, generator: torch.Generator) -> ClassFeatures:
-    """Features of some examples of every class in `data`, drawn at random."""
+def _picked(data: Data, generator: torch.Generator) -> torch.Tensor:
+    """Rows of some examples of every class in `data`, drawn at random."""
     order = torch.randperm(len(data), generator=generator)
     columns = data.columns[order]
-    picked = torch.cat(
+    return torch.cat(
         [order[columns == column][:_STORED_EXAMPLES] for column in data.columns.unique()]
     )
-    features = features_of(network, data.inputs[picked], data.format)
-    return ClassFeatures(features, data.columns[picked].numpy())

@@ -21,7 +21,7 @@ Event: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[Event], None]
 Penalty: TypeAlias = Callable[[], Tensor]
 
-_INFERENCE_BATCH = 256
+_INFERENCE_BATCH = 64  # larger batches are slower: their activations leave the cache
 
 
 class TrainingDivergedError(RuntimeError):
@@ -111,15 +111,18 @@ def features_of(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> F
     return out
 
 
-@torch.no_grad()
-def activity_of(network: SHELSNetwork, data: Data) -> list[Tensor]:
-    """How active each node of each hidden layer is on this data."""
+@torch.inference_mode()
+def observe(network: SHELSNetwork, data: Data) -> tuple[Floats, list[Tensor]]:
+    """In one pass, features (n, d) of every input and how active each hidden node is on them."""
+    features = np.empty((len(data), network.rows.shape[1]), dtype=np.float32)
     sums: list[Tensor] = []
     for start in range(0, len(data), _INFERENCE_BATCH):
         x = data.format.batch(data.inputs[start : start + _INFERENCE_BATCH])
-        parts = [layer.sum(dim=0) for layer in network.activations(x.to(network.rows.device))]
+        layers = network.activations(x.to(network.rows.device))
+        features[start : start + len(x)] = layers[-1].cpu().numpy()
+        parts = [layer.sum(dim=0) for layer in layers]
         sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
-    return node_activity([total / len(data) for total in sums])
+    return features, node_activity([total / len(data) for total in sums])
 
 
 @contextlib.contextmanager

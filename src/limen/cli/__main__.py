@@ -1,0 +1,3 @@
+from limen.cli import main
+
+main()

@@ -1,0 +1,199 @@
+"""What a person or a program sees while a run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from limen.experiment.policies import POLICIES
+
+Event: TypeAlias = dict[str, Any]
+Show: TypeAlias = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def printing(
+    folder: Path, objective: str, as_json: bool, quiet: bool, farewell: bool = True
+) -> Iterator[Show]:
+    """A function to report a run's events to; at the end, the table and what to do next."""
+    if quiet:
+        yield lambda _: None
+    elif as_json:
+        yield lambda event: print(json.dumps(event), flush=True)
+    elif sys.stderr.isatty():
+        with _Display(folder, objective) as display:
+            yield display.show
+        if farewell:
+            display.farewell()
+    else:
+        lines = _Lines(folder, objective)
+        yield lines.show
+        if farewell:
+            lines.farewell()
+
+
+class _Lines:
+    """One line for each unit, where there is no terminal."""
+
+    def __init__(self, folder: Path, objective: str) -> None:
+        self.folder, self.objective = folder, objective
+        self.seeds: list[Event] = []
+        self.units = self.done = self.steps = self.steps_done = 0
+        self.began, self.steps_before = time.monotonic(), 0
+
+    def show(self, event: Event) -> None:
+        self.take(event)
+        if event["event"] == "start":
+            missing, total = len(event["missing"]), len(event["seeds"])
+            print(
+                f"{self.folder}: {total - missing} of {total} seeds finished, "
+                f"{event['units_left']} units to go",
+                file=sys.stderr,
+                flush=True,
+            )
+        elif event["event"] == "unit":
+            print(
+                f"{self.done} of {self.units} units: seed {event['seed']} {event['unit']} "
+                f"in {event['seconds']['total']:.0f} s, {self.left()} left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def take(self, event: Event) -> None:
+        if event["event"] == "start":
+            self.units, self.done = event["units"], event["units"] - event["units_left"]
+            self.steps = event["steps"]
+            self.steps_done = self.steps_before = event["steps"] - event["steps_left"]
+        elif event["event"] == "unit":
+            self.done += 1
+            self.steps_done += event["steps"]
+        elif event["event"] == "seed":
+            self.seeds.append(event)
+
+    def left(self, running: int = 0) -> str:
+        """Time left, from the steps done since the start."""
+        done = self.steps_done + running - self.steps_before
+        rate = done / (time.monotonic() - self.began)
+        return clock((self.steps - self.steps_done - running) / rate) if done > 0 else "?"
+
+    def farewell(self) -> None:
+        from limen.experiment.records import load_run
+
+        Console().print(rows_table(load_run(self.folder).seeds, self.objective))
+        print(f"\nlimen report {self.folder} --html report.html   shows all of it")
+
+
+class _Display(_Lines):
+    """A bar, what is running, and the rows found so far."""
+
+    def __init__(self, folder: Path, objective: str) -> None:
+        super().__init__(folder, objective)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:.0f} %"),
+        )
+        self.task = self.bar.add_task("starting", total=None)
+        self.live = Live(
+            console=Console(stderr=True),
+            get_renderable=self.picture,
+            refresh_per_second=2,
+            transient=True,
+        )
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> _Display:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def show(self, event: Event) -> None:
+        with self.lock:
+            self.take(event)
+
+    def picture(self) -> Group:
+        with self.lock:
+            pulses = self.pulses()
+            running = sum(pulse["steps"] for _, pulse in pulses)
+            left = self.units - self.done - len(pulses)
+            self.bar.update(
+                self.task,
+                description=f"units: {self.done} done, {len(pulses)} running, {max(left, 0)} left  "
+                f"time left {self.left(running)}",
+                total=max(self.steps, 1),
+                completed=self.steps_done + running,
+            )
+            lines = [f"  {name}: {pulse['doing']}" for name, pulse in pulses]
+            table = [rows_table(self.seeds, self.objective)] if self.seeds else []
+            return Group(self.bar, *lines, *table)
+
+    def pulses(self) -> list[tuple[str, Event]]:
+        found = []
+        for path in sorted((self.folder / "work").glob("seed-*/running-*.json")):
+            with contextlib.suppress(OSError, ValueError):
+                seed = int(path.parent.name.removeprefix("seed-"))
+                name = path.stem.removeprefix("running-")
+                found.append((f"seed {seed} {name}", json.loads(path.read_text())))
+        return found
+
+
+def rows_table(seeds: list[Event], objective: str) -> Table:
+    """Mean G-mean and pooled total of each policy over the finished seeds."""
+    table = Table(
+        title=f"G-mean / pooled total in %, cuts sought for {objective}, {len(seeds)} seed"
+        f"{'s' if len(seeds) != 1 else ''}",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("known classes")
+    for policy in POLICIES:
+        table.add_column(policy, justify="right", style="bold" if policy == "ours" else "")
+    places = range(len(seeds[0]["rows"]) if seeds else 0)
+    sums = {policy: [0.0, 0.0] for policy in POLICIES}
+    for place in places:
+        rows = [seed["rows"][place] for seed in seeds]
+        cells = []
+        for policy in POLICIES:
+            verdicts = [
+                v
+                for row in rows
+                for v in row["verdicts"]
+                if v["policy"] == policy and v["objective"] == objective
+            ]
+            pair = [math.fsum(v[m] for v in verdicts) / len(verdicts) for m in ("gmean", "pooled")]
+            sums[policy] = [a + b for a, b in zip(sums[policy], pair, strict=True)]
+            cells.append(f"{100 * pair[0]:.1f} / {100 * pair[1]:.1f}")
+        table.add_row(str(len(seeds[0]["rows"][0]["known"]) + place), *cells)
+    if len(places) > 1:
+        cells = [
+            f"{100 * a / len(places):.1f} / {100 * b / len(places):.1f}" for a, b in sums.values()
+        ]
+        table.add_section()
+        table.add_row("mean", *cells)
+    return table
+
+
+def clock(seconds: float) -> str:
+    """A duration for people.
+
+    >>> clock(42), clock(200), clock(7300)
+    ('42 s', '3 min', '2 h 1 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

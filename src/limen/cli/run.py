@@ -1,0 +1,118 @@
+"""limen run: the paper's experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from joblib import cpu_count
+
+from limen.cli.live import printing
+from limen.experiment.config import RunConfig, read_settings
+
+# Settings of RunConfig: None means not given, so that presets and --config can decide.
+Text = str | None
+Int = int | None
+Float = float | None
+_DATA, _NETWORK, _STREAM = "What is run", "Network and training", "New classes"
+
+
+def run(
+    dataset: Annotated[
+        Text,
+        typer.Option(
+            help="digits, mnist, fashion-mnist, cifar10, svhn or gtsrb.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 and so on.")] = 10,
+    preset: Annotated[
+        Text, typer.Option(help="paper: as published. small: a tenth of the work. smoke: seconds.")
+    ] = None,
+    objective: Annotated[Text, typer.Option(help="gmean or total: what is shown first.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. The same run there is gone on with.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes at once. Default: one for each core.")
+    ] = None,
+    scheduler: Annotated[
+        Text, typer.Option(help="Run on this Dask scheduler instead: tcp://HOST:PORT.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings; flags go before it.")
+    ] = None,
+    novel: Annotated[
+        Text, typer.Option(help="Know all classes of the data set; this other one is novel.")
+    ] = None,
+    policy_detects: Annotated[
+        bool | None,
+        typer.Option("--policy-detects", help="Learn a class only if the batch alarm fires."),
+    ] = None,
+    known: Annotated[Int, typer.Option(help="Classes known at the start.")] = None,
+    per_class: Annotated[Int, typer.Option(help="Training images of each class.")] = None,
+    test_per_class: Annotated[Int, typer.Option(help="Test images of each class.")] = None,
+    epochs: Annotated[Int, typer.Option(help="Of training.")] = None,
+    batch_size: Annotated[Int, typer.Option(help="Images in a training step.")] = None,
+    lr: Annotated[Float, typer.Option(help="Learning rate.")] = None,
+    alpha: Annotated[Float, typer.Option(help="Weight of group sparsity.")] = None,
+    beta: Annotated[Float, typer.Option(help="Weight of soft freezing.")] = None,
+    score: Annotated[Text, typer.Option(help="Similarity: dot (the paper's), cosine, ...")] = None,
+    accommodation: Annotated[
+        Text, typer.Option(help="soft-freeze (the paper's), replay or prototype.")
+    ] = None,
+    accommodation_epochs: Annotated[Int, typer.Option(help="For each new class.")] = None,
+    accommodation_lr: Annotated[Float, typer.Option(help="For new classes.")] = None,
+    alarm_batch: Annotated[Int, typer.Option(help="Inputs the alarm is judged on.")] = None,
+    alarm_level: Annotated[Float, typer.Option(help="Of the alarm's test.")] = None,
+    keep_models: Annotated[
+        bool, typer.Option("--keep-models", help="Keep the models of finished seeds.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Repeat the paper's experiment; go on where an earlier run stopped.
+
+    Each seed holds out every known class in turn, trains the base model, then meets the other
+    classes one by one. One trained trajectory serves every policy and both objectives.
+
+    Example: limen run --dataset mnist --preset small --seeds 3
+    """
+    flags: dict[str, Any] = {
+        "dataset": dataset, "novel": novel, "preset": preset, "known": known,
+        "per_class": per_class, "test_per_class": test_per_class, "epochs": epochs,
+        "batch_size": batch_size, "lr": lr, "alpha": alpha, "beta": beta, "score": score,
+        "accommodation": accommodation, "accommodation_epochs": accommodation_epochs,
+        "accommodation_lr": accommodation_lr, "policy_detects": policy_detects,
+        "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
+    }  # fmt: skip
+    given = {name: value for name, value in flags.items() if value is not None}
+    resolved = RunConfig.resolve({**(read_settings(config) if config else {}), **given})
+    from limen.experiment import run as experiment
+
+    folder = out or default_folder(resolved)
+    with printing(folder, resolved.objective, as_json, quiet) as show:
+        try:
+            experiment.run(
+                resolved,
+                range(seeds),
+                folder,
+                jobs=jobs or cpu_count(),
+                scheduler=scheduler,
+                keep_models=keep_models,
+                report=show,
+            )
+        except KeyboardInterrupt:
+            typer.echo(
+                f"\nstopped. What is finished is kept in {folder}: the same command goes on.",
+                err=True,
+            )
+            raise typer.Exit(130) from None
+
+
+def default_folder(config: RunConfig) -> Path:
+    """Where a run goes if nothing is said: a name for what sets it apart."""
+    parts = [config.dataset, *(["vs", config.novel] if config.novel else []), config.preset]
+    if config.policy_detects:
+        parts.append("detects")
+    return Path("runs") / "-".join(parts)

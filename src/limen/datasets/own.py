@@ -1,0 +1,204 @@
+"""A user's own data: a folder of images per class, an .npz file, or a CSV with a label column."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limen.datasets.dataset import Dataset, DatasetError
+from limen.objectives import unknown_name
+
+_PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
+_SPLIT_NAMES = (
+    ("X_train", "y_train", "X_test", "y_test"),
+    ("x_train", "y_train", "x_test", "y_test"),
+)
+
+
+def read(path: str | Path, *, label: str = "label", test: float = 0.2, seed: int = 0) -> Dataset:
+    """Read labelled data of one's own.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder with one folder of images per class (or ``train/`` and ``test/`` with such
+        folders); an ``.npz`` with X and y, or X_train, y_train, X_test and y_test; a ``.csv``
+        with numbers and one column of labels.
+    label : str, default="label"
+        The column of labels in a CSV.
+    test : float, default=0.2
+        Share of each class kept apart for testing, where the data has no test set of its own.
+    seed : int, default=0
+        Draws those.
+
+    Returns
+    -------
+    Dataset
+        ``notes`` says what had to be changed or left out.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise DatasetError(f"there is no {path}")
+    if path.is_dir():
+        return _from_folder(path, test, seed)
+    if path.suffix == ".npz":
+        return _from_npz(path, test, seed)
+    if path.suffix == ".csv":
+        return _from_csv(path, label, test, seed)
+    raise DatasetError(f"{path}: expected a folder of images per class, an .npz or a .csv file")
+
+
+def _from_folder(path: Path, test: float, seed: int) -> Dataset:
+    split = (path / "train").is_dir() and (path / "test").is_dir()
+    parts = [_files(path / "train"), _files(path / "test")] if split else [_files(path)]
+    names = sorted(parts[0])
+    for part in parts[1:]:
+        if unknown := sorted(set(part) - set(names)):
+            raise DatasetError(f"{path / 'test'} holds classes that train does not: {unknown}")
+    paths = [file for part in parts for name in names for file in part.get(name, [])]
+    y = [names.index(name) for part in parts for name in names for _ in part.get(name, [])]
+    images, kept, notes = _images(paths)
+    labels = np.asarray(y, dtype=np.int64)[kept]
+    if split:
+        n_train = sum(map(len, parts[0].values()))
+        in_test = np.asarray(kept) >= n_train
+        return _whole(path.name, images, labels, in_test, names, notes)
+    return _divided(path.name, images, labels, names, notes, test, seed)
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    """The pictures of each class."""
+    found = {
+        entry.name: sorted(p for p in entry.rglob("*") if p.suffix.lower() in _PICTURES)
+        for entry in sorted(folder.iterdir())
+        if entry.is_dir() and not entry.name.startswith(".")
+    }
+    if not found:
+        raise DatasetError(f"{folder} holds no folders: one folder of images per class is needed")
+    if empty := [name for name, files in found.items() if not files]:
+        raise DatasetError(
+            f"{folder / empty[0]} holds no pictures ({', '.join(sorted(_PICTURES))})"
+        )
+    return found
+
+
+def _images(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[int], list[str]]:
+    """All pictures in one shape, which of them could be read, and what had to be done."""
+    from PIL import Image
+
+    sizes: collections.Counter[tuple[int, int]] = collections.Counter()
+    colour, kept, broken = False, [], []
+    for number, path in enumerate(paths):
+        try:
+            with Image.open(path) as picture:
+                picture.verify()
+            with Image.open(path) as picture:
+                sizes[picture.size] += 1
+                colour |= picture.mode not in ("1", "L", "I", "I;16", "F", "LA")
+            kept.append(number)
+        except Exception as error:  # Pillow raises many kinds on a damaged file
+            broken.append(f"left out: {path} cannot be read as a picture: {error}")
+    if not kept:
+        raise DatasetError(f"none of {len(paths)} pictures can be read; the first: {broken[0]}")
+    size, mode = sizes.most_common(1)[0][0], "RGB" if colour else "L"
+    notes = list(broken)
+    if len(sizes) > 1:
+        notes.append(f"pictures of {len(sizes)} sizes were scaled to {size[0]}x{size[1]}")
+    images = np.empty((len(kept), size[1], size[0], *([3] if colour else [])), dtype=np.uint8)
+    for place, number in enumerate(kept):
+        with Image.open(paths[number]) as picture:
+            converted = picture.convert(mode)
+            if converted.size != size:
+                converted = converted.resize(size, Image.Resampling.BILINEAR)
+            images[place] = np.asarray(converted)
+    return images, kept, notes
+
+
+def _from_npz(path: Path, test: float, seed: int) -> Dataset:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            arrays = dict(content)
+    except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
+        raise DatasetError(f"{path} cannot be read as .npz of plain arrays: {error}") from error
+    for names in _SPLIT_NAMES:
+        if set(names) <= arrays.keys():
+            X_train, y_train, X_test, y_test = (arrays[name] for name in names)
+            _check(path, X_train, y_train)
+            _check(path, X_test, y_test)
+            X, y = np.concatenate([X_train, X_test]), np.concatenate([y_train, y_test])
+            in_test = np.arange(len(y)) >= len(y_train)
+            classes, columns = np.unique(y, return_inverse=True)
+            return _whole(path.stem, X, columns, in_test, [str(c) for c in classes], [])
+    for image_name in ("X", "x"):
+        if {image_name, "y"} <= arrays.keys():
+            X, y = arrays[image_name], arrays["y"]
+            _check(path, X, y)
+            classes, columns = np.unique(y, return_inverse=True)
+            return _divided(path.stem, X, columns, [str(c) for c in classes], [], test, seed)
+    raise DatasetError(
+        f"{path} holds {sorted(arrays)}: expected X and y, or X_train, y_train, X_test and y_test"
+    )
+
+
+def _from_csv(path: Path, label: str, test: float, seed: int) -> Dataset:
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path)
+    except Exception as error:  # pandas raises many kinds on a damaged file
+        raise DatasetError(f"{path} cannot be read as CSV: {error}") from error
+    if label not in table.columns:
+        raise DatasetError(f"{path}: {unknown_name('column', label, list(table.columns))}")
+    features = table.drop(columns=label)
+    if text := [c for c in features if not pd.api.types.is_numeric_dtype(features[c])]:
+        raise DatasetError(f"{path}: columns {text} are not numbers: encode or drop them")
+    if gaps := [str(c) for c in table if table[c].isna().any()]:
+        raise DatasetError(f"{path}: columns {gaps} have gaps: fill them or drop those rows")
+    X, y = features.to_numpy(np.float32), table[label].astype(str).to_numpy()
+    _check(path, X, y)
+    classes, columns = np.unique(y, return_inverse=True)
+    return _divided(path.stem, X, columns, [str(c) for c in classes], [], test, seed)
+
+
+def _check(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
+    if y.ndim != 1 or len(X) != len(y) or X.ndim < 2 or len(y) == 0:
+        raise DatasetError(f"{path}: X has shape {X.shape} and y {y.shape}: (n, ...) and (n,) fit")
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        raise DatasetError(f"{path}: X holds NaN or infinite values")
+
+
+def _divided(
+    name: str, X: Any, y: Any, names: Sequence[str], notes: list[str], test: float, seed: int
+) -> Dataset:
+    """Part of each class kept apart, at least one point where there are two."""
+    if not 0 < test < 1:
+        raise DatasetError(f"test must lie between 0 and 1, got {test!r}")
+    rng, in_test = np.random.default_rng(seed), np.zeros(len(y), dtype=bool)
+    for column in range(len(names)):
+        mine = np.flatnonzero(y == column)
+        if len(mine) > 1:
+            share = min(max(round(test * len(mine)), 1), len(mine) - 1)
+            in_test[rng.choice(mine, share, replace=False)] = True
+        else:
+            notes.append(f"class {names[column]!r} has a single point: none is kept for testing")
+    return _whole(name, X, y, in_test, names, notes)
+
+
+def _whole(
+    name: str, X: Any, y: Any, in_test: Any, names: Sequence[str], notes: list[str]
+) -> Dataset:
+    labels = np.asarray(y, dtype=np.int64)
+    return Dataset(
+        name,
+        X[~in_test],
+        labels[~in_test],
+        X[in_test],
+        labels[in_test],
+        tuple(names),
+        tuple(notes),
+    )

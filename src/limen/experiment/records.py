@@ -1,0 +1,105 @@
+"""Read run folders back: the records as one tidy table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from limen.experiment.files import RunFolderError, read_json
+from limen.experiment.policies import Record
+
+METRICS: Mapping[str, str] = {
+    "known": "known",
+    "novel": "novel",
+    "pooled": "total (pooled)",
+    "total": "total (balanced)",
+    "gmean": "G-mean",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, or what is finished of it."""
+
+    path: Path
+    config: Record
+    seeds: list[Record]
+    facts: list[Record]
+
+    @property
+    def title(self) -> str:
+        novel = f" against {self.config['novel']}" if self.config["novel"] else ""
+        return f"{self.config['dataset']}{novel}, {self.config['preset']} preset"
+
+    @property
+    def command(self) -> str:
+        """The command that makes this run."""
+        parts = ["limen run", "--dataset", self.config["dataset"]]
+        if self.config["novel"]:
+            parts += ["--novel", self.config["novel"]]
+        parts += ["--preset", self.config["preset"], "--seeds", str(len(self.seeds))]
+        if self.config["policy_detects"]:
+            parts += ["--policy-detects", "--objective", self.config["objective"]]
+        return " ".join(parts)
+
+
+def load_run(path: Path) -> Run:
+    """The run in a folder, with every seed that is finished."""
+    if not (path / "config.json").is_file():
+        raise RunFolderError(f"{path} is no run folder: it has no config.json. See limen run --out")
+    config = read_json(path / "config.json")
+    files = sorted(path.glob("seed-*.json"))
+    if not files:
+        raise RunFolderError(
+            f"no seed of {path} is finished yet: go on with limen run --out {path}"
+        )
+    try:
+        seeds = [read_json(file) for file in files]
+        numbers = [f"{seed['seed']:03d}" for seed in seeds]
+        facts = [read_json(path / f"facts-{number}.json") for number in numbers]
+        run = Run(path, config, seeds, facts)
+        frame(run)
+    except (KeyError, TypeError, IndexError) as error:
+        raise RunFolderError(f"the records in {path} are damaged: {error!r}") from error
+    return run
+
+
+def frame(run: Run) -> pd.DataFrame:
+    """One line for each seed, row, objective and policy; accuracies between 0 and 1.
+
+    ``row`` is how many classes the model has met: as many as it knows, if all were learnt.
+    """
+    lines = [
+        {
+            "dataset": run.config["dataset"],
+            "preset": run.config["preset"],
+            "seed": seed["seed"],
+            "row": len(seed["rows"][0]["known"]) + place,
+            "known_classes": len(row["known"]),
+            **{name: row[name] for name in ("closed_set", "auroc", "fpr95")},
+            **verdict,
+        }
+        for seed in run.seeds
+        for place, row in enumerate(seed["rows"])
+        for verdict in row["verdicts"]
+    ]
+    return pd.DataFrame(lines)
+
+
+def published() -> pd.DataFrame:
+    """The paper's tables: mean and std in per cent, by data set, objective, row and method."""
+    with resources.files("limen.experiment").joinpath("published.csv").open() as file:
+        table = pd.read_csv(file)
+    # The paper's tables report the pooled total under the plain name.
+    return table.assign(metric=table["metric"].replace({"total": "pooled"})).rename(
+        columns={"known_classes": "row", "method": "policy"}
+    )
+
+
+def policies_in(frame: pd.DataFrame) -> Sequence[Any]:
+    return list(dict.fromkeys(frame["policy"]))

@@ -1,0 +1,142 @@
+"""One self-contained page about one or more runs."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from limen._version import __version__
+from limen.experiment import figures, tables
+from limen.experiment.config import OBJECTIVES
+from limen.experiment.records import Run, frame
+from limen.experiment.statistics import overall, summary
+
+
+def html_report(runs: Sequence[Run]) -> str:
+    """The page as text; it needs nothing else, no network either."""
+    environment = Environment(
+        loader=PackageLoader("limen.experiment", "."), autoescape=select_autoescape(["html", "j2"])
+    )
+    template = environment.get_template("report.html.j2")
+    datasets = list(dict.fromkeys(run.config["dataset"] for run in runs))
+    title = f"limen: finding the cut on {' and '.join(datasets)}"
+    return template.render(title=title, runs=[_view(run) for run in runs], version=__version__)
+
+
+def _view(run: Run) -> dict[str, Any]:
+    rows = frame(run)
+    objective = run.config.get("objective", OBJECTIVES[0])
+    many = rows["row"].nunique() > 1
+    names = _class_names(run)
+    shares = figures.confusion(run.seeds, len(names))
+    return {
+        "title": run.title,
+        "command": run.command,
+        "seeds": f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}",
+        "tiles": _tiles(rows, objective),
+        "views": [_objective_view(run, rows, name, many) for name in OBJECTIVES],
+        "first_seed": run.seeds[0]["seed"],
+        "first_objective": tables.OBJECTIVE_NAMES[objective],
+        "strangeness": figures.strangeness_panels(run.seeds[0], objective),
+        "separation": _html(tables.separation_table(run), "one"),
+        "eta": figures.eta_panel(summary(rows, objective)) if many else "",
+        "confusion_at": len(run.seeds[0]["rows"][-1]["known"]),
+        "class_names": names,
+        "confusion": [
+            {"name": name, "shares": line} for name, line in zip(names, shares, strict=True)
+        ],
+        "alarm": _html(alarm, "one") if (alarm := tables.alarm_table(run)) is not None else "",
+        "facts": _facts(run),
+    }
+
+
+def _objective_view(run: Run, rows: pd.DataFrame, objective: str, many: bool) -> dict[str, Any]:
+    shown = [("All figures, mean ± std over seeds", tables.main_table(run, objective))]
+    beside = tables.beside_published(run, objective)
+    if beside is not None:
+        shown.insert(0, ("Beside the published figures", beside))
+    return {
+        "objective": tables.OBJECTIVE_NAMES[objective],
+        "panels": figures.accuracy_panels(summary(rows, objective)) if many else [],
+        "tables": [
+            {"name": name, "html": _html(table, "two"), "open": number == 0}
+            for number, (name, table) in enumerate(shown)
+        ],
+    }
+
+
+def _tiles(rows: pd.DataFrame, objective: str) -> list[dict[str, str]]:
+    means = overall(rows, objective)
+    tiles = [
+        {"name": f"G-mean of {policy}", "value": tables.cell(means["mean"][policy]["gmean"])}
+        for policy in means["mean"].columns
+    ]
+    gap = means["mean"]["cheating"]["gmean"] - means["mean"]["ours"]["gmean"]
+    return [*tiles, {"name": "points from ours to cheating", "value": f"{100 * gap:.1f}"}]
+
+
+def _html(table: pd.DataFrame, kind: str) -> str:
+    """A table with its first column said once, and `ours` and the paper's figures marked."""
+    columns = [str(column) for column in table.columns]
+    marks = [
+        "ours" if name == "ours" else "theirs" if name.endswith(("paper", "difference")) else ""
+        for name in columns
+    ]
+    head = "".join(f'<th scope="col">{html.escape(_short(name))}</th>' for name in columns)
+    lines, last = [], None
+    for row in table.itertuples(index=False):
+        cells = [str(value) for value in row]
+        first = cells[0] != last
+        last = cells[0]
+        body = "".join(
+            f'<td class="{mark}">{html.escape(text)}</td>'
+            if mark
+            else f"<td>{html.escape(text)}</td>"
+            for text, mark in zip(cells[1:], marks[1:], strict=True)
+        )
+        lead = f'<th scope="row">{html.escape(cells[0]) if first else ""}</th>'
+        lines.append(f'<tr class="first">{lead}{body}</tr>' if first else f"<tr>{lead}{body}</tr>")
+    body = "".join(lines)
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _short(name: str) -> str:
+    return name.replace(", paper", " (paper)").replace(", difference", " Δ")
+
+
+def _class_names(run: Run) -> list[str]:
+    from limen.datasets.catalog import CATALOG
+
+    entry = CATALOG.get(run.config["dataset"])
+    if entry and entry.class_names:
+        return list(entry.class_names)
+    seen = {c for seed in run.seeds for row in seed["rows"] for c in [*row["known"], row["next"]]}
+    return [str(c) for c in range(max(c for c in seen if c is not None) + 1)]
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    seconds = [sum(unit["total"] for unit in fact["seconds"].values()) for fact in run.facts]
+    training = [sum(unit["training"] for unit in fact["seconds"].values()) for fact in run.facts]
+    steps = [sum(fact["steps"].values()) for fact in run.facts]
+    versions = run.facts[0]["versions"]
+    settings = ", ".join(
+        f"{name} {value}" for name, value in run.config.items() if value is not None
+    )
+    return [
+        ("settings", settings),
+        ("seeds", ", ".join(str(seed["seed"]) for seed in run.seeds)),
+        ("training steps of a seed", f"{sum(steps) / len(steps):,.0f}"),
+        ("processor time of a seed", _duration(sum(seconds) / len(seconds))),
+        ("of it not in training steps", f"{100 * (1 - sum(training) / sum(seconds)):.0f} %"),
+        ("versions", ", ".join(f"{name} {value}" for name, value in versions.items())),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    minutes = math.floor(seconds / 60)
+    return f"{minutes} min {seconds - 60 * minutes:.0f} s" if minutes else f"{seconds:.1f} s"
