@@ -1,5 +1,8 @@
 """Data shared by the tests: three blobs to know, and others to be surprised by."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 
@@ -24,3 +27,23 @@ def known():
 @pytest.fixture
 def novel():
     return blobs([3])[0]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium. Without one the test is skipped, unless LIMEN_BROWSER says it must run."""
+    path = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    if path is None:
+        if os.environ.get("LIMEN_BROWSER") == "required":
+            pytest.fail("no Chromium was found: apt-get install chromium")
+        pytest.skip("no Chromium was found: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ("background-networking", "component-update", "sync", "quic", "gpu")
+    flags = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=flags)
+        yield chromium
+        chromium.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def _images(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[int], list[s
 
 def _from_npz(path: Path, test: float, seed: int) -> Dataset:
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as content:
             arrays = dict(content)
     except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
         raise DatasetError(f"{path} cannot be read as .npz of plain arrays: {error}") from error

@@ -60,9 +60,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as content:
             return dict(content)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise RunFolderError(
             f"{path} is damaged ({error}): delete it and run again, only it is computed anew"
         ) from error

@@ -1,0 +1,146 @@
+"""The command line: help, plain errors, output for programs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from limen.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def limen(*arguments, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "limen.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        **settings,
+    )
+
+
+def commands(group=None, path=()):
+    """Every command as the words that call it."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize(("words", "command"), [pytest.param(*c, id=c[0][-1]) for c in commands()])
+def test_every_command_has_help_an_example_and_a_place_in_the_docs(words, command):
+    assert "Example: limen " + " ".join(words) in command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{words}: {parameter.name} is not explained"
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert f"limen {' '.join(words)}" in page
+
+
+def test_help_and_version_need_no_torch():
+    program = "import sys; sys.argv[1:] = ['--help']\nfrom limen.cli import main\n"
+    program += "try: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert re.fullmatch(r"limen \d+\.\d+\.\d+\S*\n", limen("--version").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--dataset", "mnits"], "Did you mean 'mnist'"),
+        (["run"], "dataset is needed"),
+        (["run", "--dataset", "digits", "--config", "none.toml"], "cannot read none.toml"),
+        (["run", "--dataset", "digits", "--known", "10"], "known must be below 10"),
+        (["run", "--dataset", "digits", "--out", "/proc/x"], "cannot write to /proc/x"),
+        (["report", "nowhere"], "no run folder"),
+        (["data", "get", "svhn"], "Put train_32x32.mat"),
+        (["data", "where", "mnits"], "Did you mean 'mnist'"),
+        (["data", "where", "digits"], "comes with scikit-learn"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_an_exit_code(arguments, message, tmp_path):
+    done = limen(*arguments, cwd=tmp_path, env={**os.environ, "LIMEN_DATA": str(tmp_path)})
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_is_usage(tmp_path):
+    done = limen("run", "--dateset", "mnist", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--dataset" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_data_for_people_and_programs(tmp_path):
+    environment = {**os.environ, "LIMEN_DATA": str(tmp_path)}
+    lines = json.loads(limen("data", "list", "--json", env=environment).stdout)
+    assert {line["name"]: line["at_hand"] for line in lines} == {
+        "digits": True,
+        **dict.fromkeys(("mnist", "fashion-mnist", "cifar10", "svhn", "gtsrb"), False),
+    }
+    assert str(tmp_path) in limen("data", "list", env=environment).stdout
+    assert limen("data", "where", "mnist", env=environment).stdout == f"{tmp_path / 'mnist'}\n"
+    facts = json.loads(limen("data", "get", "digits", "--json", env=environment).stdout)
+    assert (facts["train"], facts["test"], facts["shape"]) == (1257, 540, [8, 8])
+
+
+def smoke(*arguments, **settings):
+    return limen(
+        "run", "--dataset", "digits", "--preset", "smoke", "--seeds", "1", *arguments, **settings
+    )
+
+
+def test_a_run_told_as_lines_and_as_json(tmp_path):
+    done = smoke("--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 units" in done.stderr
+    assert "limen report runs/digits-smoke --html" in done.stdout
+    assert re.search(r"mean .*/", done.stdout)
+    again = smoke("--json", cwd=tmp_path)
+    [event] = map(json.loads, again.stdout.splitlines())
+    assert (event["event"], event["units_left"]) == ("start", 0)
+    assert smoke("--quiet", cwd=tmp_path).stdout == ""
+    refused = smoke("--epochs", "9", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "epochs: 2 there, 9 now" in refused.stderr
+
+
+def test_an_interrupt_keeps_what_is_finished_and_says_so(tmp_path):
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "limen.cli", "run", "--dataset", "digits"),
+            *("--preset", "small", "--epochs", "500", "--seeds", "1", "--jobs", "1"),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("runs/*/work/*/running-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+
+
+def test_the_demo_tells_its_story(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    done = limen("demo", "--out", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" comes. At eta = ") == 5
+    assert done.stdout.count("Someone names it") == 4
+    assert "3 seeds" in done.stdout
+    assert "finding the cut on digits" in (tmp_path / "demo" / "report.html").read_text()

@@ -1,0 +1,456 @@
+"""The protocol: what a run is, what it records, and that nothing interrupts it for good."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
+from limen.experiment.files import RunFolderError, write_bytes
+from limen.experiment.policies import accuracies, keeping, seed_record, separation
+from limen.experiment.run import RunFolder, run
+from limen.experiment.units import Step, Unit, class_order, run_stream, steps_of, units_of
+
+BLOBS = 6
+
+
+@pytest.fixture(scope="session")
+def blobs(tmp_path_factory):
+    """Six classes of points in a file: trained in a moment."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(BLOBS), 60)
+    X = rng.normal(size=(len(y), 8)) + 4 * np.eye(BLOBS, 8)[y]
+    path = tmp_path_factory.mktemp("data") / "blobs.npz"
+    np.savez(path, X=X.astype(np.float32), y=y)
+    return path
+
+
+def tiny(blobs, **changes):
+    settings = {"dataset": str(blobs), "known": 4, "epochs": 3, "lr": 1e-3}
+    return RunConfig.resolve({**settings, "accommodation_epochs": 2, **changes})
+
+
+@pytest.fixture(scope="session")
+def finished(blobs, tmp_path_factory):
+    """A finished run of two seeds, with its models."""
+    out = tmp_path_factory.mktemp("run") / "blobs"
+    events = []
+    run(tiny(blobs), range(2), out, keep_models=True, report=events.append)
+    return out, events
+
+
+def records(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("seed-*.json"))}
+
+
+# ---- settings
+
+
+def test_presets_are_the_papers_and_a_tenth_of_it():
+    paper = {
+        name: RunConfig.resolve({"dataset": name}) for name in ("mnist", "fashion-mnist", "cifar10")
+    }
+    assert [config.epochs for config in paper.values()] == [10, 20, 35]
+    assert [config.accommodation_lr for config in paper.values()] == [1e-5, 5e-5, 5e-5]
+    assert all(c.batch_size == 32 and c.per_class is None for c in paper.values())
+    small = RunConfig.resolve({"dataset": "mnist", "preset": "small"})
+    assert (small.per_class, small.epochs) == (1000, 6)
+
+
+def test_the_paper_preset_is_what_shels_calls_its_preset():
+    from limen.shels import SHELSClassifier
+
+    for name in ("digits", "mnist", "fashion-mnist", "cifar10"):
+        config, model = RunConfig.resolve({"dataset": name}), SHELSClassifier.preset(name)
+        for setting in ("epochs", "lr", "batch_size", "alpha", "beta", "accommodation"):
+            assert getattr(config, setting) == getattr(model, setting)
+        assert config.accommodation_lr == pytest.approx(model._accommodation_lr())
+        assert config.accommodation_epochs == model._accommodation_epochs()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset": "mnist", "epoch": 3}, "Did you mean 'epochs'"),
+        ({"dataset": "mnits"}, "Did you mean 'mnist'"),
+        ({"dataset": "mnist", "preset": "smal"}, "Did you mean 'small'"),
+        ({"dataset": "mnist", "score": "cosin"}, "Did you mean 'cosine'"),
+        ({}, "dataset is needed"),
+        ({"dataset": "mnist", "epochs": "three"}, "epochs must be int, got 'three'"),
+        ({"dataset": "mnist", "epochs": 0}, "epochs must be above 0"),
+        ({"dataset": "mnist", "lr": -1}, "lr must be above 0"),
+        ({"dataset": "mnist", "known": 2}, "known must be at least 3"),
+        ({"dataset": "mnist", "known": True}, "known must be int"),
+        ({"dataset": "mnist", "novel": "mnist"}, "another data set"),
+        ({"dataset": "mnist", "novel": "digits", "policy_detects": True}, "does not go with"),
+    ],
+)
+def test_a_wrong_setting_is_explained(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        RunConfig.resolve(settings)
+
+
+def test_a_toml_file_gives_settings_as_flags_do(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('dataset = "digits"\nper-class = 50\nlr = 1e-3\n')
+    assert RunConfig.resolve(read_settings(path)).per_class == 50
+    path.write_text("dataset = digits")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_settings(path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_settings(tmp_path / "none.toml")
+
+
+def test_a_given_learning_rate_moves_that_of_new_classes_with_it():
+    config = RunConfig.resolve({"dataset": "mnist", "lr": 1e-3})
+    assert config.accommodation_lr == pytest.approx(1e-4)
+
+
+def test_difference_names_each_setting_that_changed():
+    assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "  b: 2 there, 3 now"
+    assert difference({"a": 1}, {"a": 1}) == ""
+
+
+# ---- what a seed is made of
+
+
+def test_the_seed_draws_the_order_of_classes():
+    config = RunConfig.resolve({"dataset": "mnist"})
+    known, coming = class_order(config, 10, seed=3)
+    assert (len(known), len(coming)) == (5, 5)
+    assert sorted(known + coming) == list(range(10))
+    assert class_order(config, 10, 3) == (known, coming)
+    assert class_order(config, 10, 4) != (known, coming)
+    assert [unit.held_out for unit in units_of(config, 10, 3)] == [None, *sorted(known)]
+
+
+def test_steps_are_counted_as_they_are_taken(blobs, monkeypatch):
+    import limen.shels.estimator as estimator
+    from limen.experiment import units
+
+    config, taken = tiny(blobs), []
+    original = estimator.train
+
+    def counting(*args, **settings):
+        settings["report"] = lambda event: taken.append(1) if "done" in event else None
+        return original(*args, **settings)
+
+    monkeypatch.setattr(estimator, "train", counting)
+    monkeypatch.setattr("limen.shels.accommodation.train", counting)
+    data = units.data_of(config)
+    for unit in units_of(config, BLOBS, 0)[:2]:
+        taken.clear()
+        carry_out = units.run_stream if unit.held_out is None else units.run_fold
+        carry_out(config, unit, None)
+        assert len(taken) == steps_of(config, data, unit)
+
+
+def step(train, train_right, test, test_right, novel, **facts):
+    arrays = {
+        "train": np.array(train, dtype=float),
+        "train_right": np.array(train_right, dtype=bool),
+        "test": np.array(test, dtype=float),
+        "test_right": np.array(test_right, dtype=bool),
+        "novel": np.array(novel, dtype=float),
+        "confusion": np.eye(2, dtype=int),
+    }
+    return Step(**{"known": [0, 1], "next": 2, "arrays": arrays, "learnt": None, **facts})
+
+
+def test_the_five_figures_by_hand():
+    # Known: 4 test points; two right and below the cut, one wrong, one at the cut. Novel: 2 of 3.
+    faced = step([0], [1], [0.1, 0.2, 0.3, 2.0], [1, 1, 0, 1], [1.9, 2.0, 5.0])
+    found = accuracies(faced, 2.0)
+    assert found["known"] == 0.5
+    assert found["novel"] == pytest.approx(2 / 3)
+    assert found["total"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert found["pooled"] == pytest.approx(4 / 7)
+    assert found["gmean"] == pytest.approx((1 / 3) ** 0.5)
+
+
+def test_keeping_a_share_of_the_known():
+    z = np.arange(100.0)
+    assert np.mean(z < keeping(z, 0.95)) == 0.95
+    assert np.mean(z < keeping(z, 0.951)) == 0.96
+    assert np.mean(z < np.nextafter(keeping(z, 0.95), -1)) == 0.94  # no lower cut would do
+    assert keeping(np.array([1.0, np.inf, np.inf]), 0.95) == np.nextafter(1, 2)
+    assert keeping(np.array([np.inf]), 0.95) == 1.0
+
+
+def test_separation_by_hand():
+    found = separation(np.arange(20.0), np.array([18.5, 30.0]))
+    assert found["auroc"] == pytest.approx(1 - 1 / 40)  # one pair of forty is the wrong way round
+    assert found["fpr95"] == 0.0  # 18 keeps 19 of 20; both novel points lie above
+    assert separation(np.arange(20.0), np.array([17.0, 30.0]))["fpr95"] == 0.5
+
+
+def test_every_policy_puts_its_cut_where_the_paper_says():
+    # Best cut of a fold: between the highest known and the lowest novel strangeness.
+    folds = {
+        0: {"known": np.array([0.0, 1.0]), "novel": np.array([2.0, 3.0])},
+        1: {"known": np.array([0.0, 1.0, np.inf]), "novel": np.array([4.0, 5.0])},
+    }
+    first = step([0, 1], [1, 1], [0.5, 1.7], [1, 1], [6.0, 7.0], learnt=True)
+    second = step([0, 2], [1, 1], [0.5, 2.5], [1, 1], [3.0], learnt=None)
+    record = seed_record(RunConfig.resolve({"dataset": "mnist"}), 0, folds, [first, second])
+    assert [fold["etas"]["gmean"]["eta"] for fold in record["folds"]] == [1.5, 2.5]
+    cuts = [
+        {v["policy"]: v["eta"] for v in row["verdicts"] if v["objective"] == "total"}
+        for row in record["rows"]
+    ]
+    assert cuts[0] == {
+        "shels": 1.0,
+        "cheating": 3.5,  # midway from 1 to 6
+        "ours": 2.0,  # the mean of the folds
+        "rate95": np.nextafter(1, 2),
+    }
+    assert cuts[1]["cheating"] == 2.5
+    assert cuts[1]["ours"] == (2.0 + 3.5) / 2  # half way to what the first class asked for
+    known = {v["policy"]: v["known"] for v in record["rows"][0]["verdicts"]}
+    assert known == {"shels": 0.5, "cheating": 1.0, "ours": 1.0, "rate95": 0.5}
+
+
+def test_a_class_that_was_not_noticed_does_not_move_ours():
+    folds = {0: {"known": np.array([0.0, 1.0]), "novel": np.array([2.0, 3.0])}}
+    steps = [step([0, 1], [1, 1], [0.5], [1], [6.0], learnt=learnt) for learnt in (False, None)]
+    record = seed_record(RunConfig.resolve({"dataset": "mnist"}), 0, folds, steps)
+    for row in record["rows"]:
+        assert {v["eta"] for v in row["verdicts"] if v["policy"] == "ours"} == {1.5}
+
+
+# ---- a run
+
+
+def test_a_run_records_every_row_policy_and_objective(finished, blobs):
+    out, events = finished
+    seed = json.loads((out / "seed-000.json").read_text())
+    known, coming = class_order(tiny(blobs), BLOBS, 0)
+    assert [len(row["known"]) for row in seed["rows"]] == [4, 5]
+    assert [row["next"] for row in seed["rows"]] == coming
+    assert sorted(seed["rows"][0]["known"]) == sorted(known)
+    assert [fold["held_out"] for fold in seed["folds"]] == sorted(known)
+    for row in seed["rows"]:
+        pairs = {(v["policy"], v["objective"]) for v in row["verdicts"]}
+        assert len(pairs) == len(row["verdicts"]) == 8
+        assert np.sum(row["confusion"]) == 12 * len(row["known"])
+        assert sum(row["histogram"]["known"]) == 12 * len(row["known"])
+        assert sum(row["histogram"]["novel"]) == 48
+    assert [event["event"] for event in events].count("unit") == 10
+    assert events[0]["units"] == 10
+    facts = json.loads((out / "facts-001.json").read_text())
+    assert facts["steps"]["stream"] == 3 * 6 + 2 * 2
+
+
+def test_the_same_seed_gives_the_same_record_in_other_processes(finished, blobs, tmp_path):
+    run(tiny(blobs), [1], tmp_path / "again", jobs=2)
+    assert (tmp_path / "again" / "seed-001.json").read_bytes() == records(finished[0])[
+        "seed-001.json"
+    ]
+    assert not (tmp_path / "again" / "work" / "seed-001").exists()
+
+
+def test_more_seeds_are_added_and_finished_ones_left_alone(finished, blobs, tmp_path):
+    before = records(finished[0])
+    for name in ("config.json", "seed-000.json", "facts-000.json"):
+        write_bytes(tmp_path / name, (finished[0] / name).read_bytes())
+    events = []
+    run(tiny(blobs), range(2), tmp_path, report=events.append)
+    assert events[0]["missing"] == [1]
+    assert records(tmp_path) == before
+
+
+def test_another_config_in_the_same_folder_is_refused_with_a_diff(finished, blobs):
+    before = records(finished[0])
+    with pytest.raises(ConfigError, match=r"epochs: 3 there, 4 now"):
+        run(tiny(blobs, epochs=4), range(2), finished[0])
+    assert records(finished[0]) == before
+    # What is only shown is not part of what was run.
+    assert len(run(tiny(blobs, objective="total"), range(2), finished[0])) == 2
+
+
+def test_a_folder_of_something_else_is_refused(blobs, tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    with pytest.raises(RunFolderError, match="a folder of something else"):
+        run(tiny(blobs), [0], tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="cannot write"):
+        run(tiny(blobs), [0], tmp_path / "file")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_once(blobs):
+    with pytest.raises(RunFolderError, match="cannot write to /proc/limen"):
+        run(tiny(blobs), [0], Path("/proc/limen"))
+
+
+def test_a_disk_without_room_is_refused_at_once(blobs, tmp_path, monkeypatch):
+    class Nothing:
+        free = 1 << 20
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Nothing)
+    with pytest.raises(RunFolderError, match="1 MiB are free"):
+        run(tiny(blobs), [0], tmp_path / "out")
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path):
+    (tmp_path / "record").write_text("old")
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from limen.experiment.files import RunFolderError, write_bytes\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"  # as if the disk were full
+        "try: write_bytes(Path(sys.argv[1]), bytes(5000))\n"
+        "except RunFolderError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "record")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Nothing that was finished is lost" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
+    assert (tmp_path / "record").read_text() == "old"
+
+
+def test_two_runs_in_one_folder_do_not_mix(finished, blobs):
+    with RunFolder(finished[0]).locked(), pytest.raises(RunFolderError, match="another process"):
+        run(tiny(blobs), range(2), finished[0])
+
+
+def test_a_damaged_record_is_named(blobs, tmp_path):
+    config = tiny(blobs)
+    folder = RunFolder(tmp_path)
+    work = folder.work(0)
+    run(config, [0], tmp_path, keep_models=True)
+    folder.record(0).unlink()
+    path = next(work.glob("fold-*.npz"))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(RunFolderError, match=rf"{path.name} is damaged"):
+        run(config, [0], tmp_path)
+
+
+def test_a_stream_goes_on_from_any_step(blobs, tmp_path):
+    """Whatever was kept when it stopped, the steps are those of an undisturbed run."""
+    config, unit = tiny(blobs), Unit(0, None)
+    whole = run_stream(config, unit, tmp_path)
+    for kept in (["model-4"], ["model-4", "step-4"], ["model-4", "step-4", "model-5"]):
+        for path in tmp_path.iterdir():
+            if path.name.split(".")[0] not in kept:
+                subprocess.run(["rm", "-r", path], check=True)
+        again = run_stream(config, unit, tmp_path)
+        for a, b in zip(whole, again, strict=True):
+            assert (a.known, a.next, a.learnt) == (b.known, b.next, b.learnt)
+            for name in ("train", "test", "novel", "confusion"):
+                np.testing.assert_array_equal(a.arrays[name], b.arrays[name])
+
+
+def test_across_data_sets_one_row_and_every_class_held_out(tmp_path):
+    other = tmp_path / "other.npz"
+    X = np.random.default_rng(0).integers(0, 256, (40, 12, 12, 3), dtype=np.uint8)
+    np.savez(other, X=X, y=np.arange(40) % 2)
+    config = RunConfig.resolve(
+        {"dataset": "digits", "preset": "smoke", "per_class": 20, "novel": str(other)}
+    )
+    [record] = run(config, [0], tmp_path / "out")
+    assert len(record["folds"]) == 10
+    [row] = record["rows"]
+    assert (sorted(row["known"]), row["next"]) == (list(range(10)), None)
+    assert sum(row["histogram"]["novel"]) == 8  # its test split
+
+
+def test_with_policy_detects_a_class_is_learnt_only_if_the_alarm_fires(blobs, tmp_path):
+    records = {}
+    for level in (0.05, 1e-300):  # an alarm, and one that never fires
+        config = tiny(
+            blobs, policy_detects=True, alarm_level=level, alarm_batch=30, epochs=20, lr=3e-3
+        )
+        [records[level]] = run(config, [0], tmp_path / str(level))
+    never = records[1e-300]["rows"]
+    assert [len(row["known"]) for row in never] == [4, 4]
+    assert [row["learnt"] for row in never] == [False, None]
+    assert not any(row["alarms"]["novel"]["raised"] for row in never)
+    noticed = records[0.05]["rows"]
+    assert noticed[0]["alarms"]["novel"]["raised"]
+    assert [len(row["known"]) for row in noticed] == [4, 5]
+    assert noticed[0]["alarms"]["novel"]["total"] == 30
+
+
+COMMAND = [sys.executable, "-m", "limen.cli", "run", "--json"]
+
+
+def flags(blobs):
+    return [
+        *("--dataset", str(blobs), "--known", "4", "--epochs", "3", "--lr", "1e-3"),
+        *("--accommodation-epochs", "2", "--seeds", "2", "--jobs", "2"),
+    ]
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_records(finished, blobs, tmp_path):
+    rng, kills = random.Random(0), 0
+    out = tmp_path / "killed"
+    for attempt in range(30):
+        process = subprocess.Popen(
+            [*COMMAND, *flags(blobs), "--out", str(out)], stdout=subprocess.PIPE, text=True
+        )
+        assert json.loads(process.stdout.readline())["event"] == "start"
+        try:
+            process.wait(timeout=rng.uniform(0, 2 + attempt))
+        except subprocess.TimeoutExpired:
+            process.kill()  # the workers are left to notice by themselves
+            kills += 1
+        process.stdout.close()
+        if process.wait() == 0:
+            break
+    assert process.returncode == 0
+    assert kills >= 2
+    assert records(out) == records(finished[0])
+
+
+def test_on_a_dask_cluster_that_loses_a_worker_the_numbers_are_the_same(finished, blobs, tmp_path):
+    pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    dask = [sys.executable, "-m", "dask"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    arguments = ["--scheduler-file", str(file)]
+    processes = [
+        subprocess.Popen([*dask, "scheduler", "--port", "0", "--no-dashboard", *arguments], **quiet)
+    ]
+    try:
+        worker = [*dask, "worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", *arguments]
+        deadline = time.monotonic() + 60
+        while not file.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        processes += [
+            subprocess.Popen([*worker, "--local-directory", str(tmp_path)], **quiet) for _ in "ab"
+        ]
+        address = json.loads(file.read_text())["address"]
+        out = tmp_path / "out"
+        running = subprocess.Popen(
+            [*COMMAND, *flags(blobs), "--scheduler", address, "--out", str(out)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        units = 0
+        for line in running.stdout:
+            event = json.loads(line)
+            units += event["event"] == "unit"
+            if units == 3:
+                processes[1].kill()
+        running.stdout.close()
+        assert running.wait(timeout=120) == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert units == 10
+    assert records(out) == records(finished[0])
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error(blobs, tmp_path):
+    with pytest.raises(ConfigError, match="no Dask scheduler answers"):
+        run(tiny(blobs), [0], tmp_path / "out", scheduler="tcp://127.0.0.1:9")
