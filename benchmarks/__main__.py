@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import shels, threshold
+from benchmarks import experiment, shels, threshold
 from benchmarks.report import markdown, write
 
-BENCHMARKS = {"threshold": threshold.run, "shels": shels.run}
+BENCHMARKS = {"threshold": threshold.run, "shels": shels.run, "experiment": experiment.run}
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def accuracy_panels(table: pd.DataFrame) -> list[str]:
     panels = []
     for metric in ("pooled", "known", "novel"):
         figure, ax = _panel()
-        _lines(ax, table, metric, scale=100)
+        draw_lines(ax, table, metric, scale=100)
         title = METRICS[metric] + (" accuracy" if metric != "pooled" else "")
         ax.set(title=title, xlabel="known classes", ylabel="%", ylim=(0, 102))
         panels.append(_svg(figure, f"{title} by number of known classes, one line per policy"))
@@ -46,7 +46,7 @@ def accuracy_panels(table: pd.DataFrame) -> list[str]:
 def eta_panel(table: pd.DataFrame) -> str:
     """Where each policy puts the cut as classes are learnt."""
     figure, ax = _panel()
-    _lines(ax, table, "eta", scale=1)
+    draw_lines(ax, table, "eta", scale=1)
     ax.set(title="eta over time", xlabel="known classes", ylabel="eta")
     ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     return _svg(figure, "eta of each policy by number of known classes")
@@ -78,7 +78,10 @@ def strangeness_panels(seed: Record, objective: str) -> list[str]:
     return panels
 
 
-def _lines(ax: Axes, table: pd.DataFrame, metric: str, scale: float) -> None:
+def draw_lines(
+    ax: Axes, table: pd.DataFrame, metric: str, scale: float, colours: Mapping[str, str] = COLOURS
+) -> None:
+    """One line per policy over the rows, mean and std, from a `summary`."""
     mine = table[table["metric"] == metric]
     for policy in POLICIES:
         points = mine[mine["policy"] == policy].sort_values("row")
@@ -87,8 +90,8 @@ def _lines(ax: Axes, table: pd.DataFrame, metric: str, scale: float) -> None:
         x, mean = points["row"].to_numpy(), scale * points["mean"].to_numpy()
         spread = scale * points["std"].fillna(0).to_numpy()
         marker, line = _STYLES[policy]
-        colour = COLOURS[policy]
-        ax.plot(x, mean, marker=marker, linestyle=line, color=colour, lw=1.8, ms=5)
+        colour = colours[policy]
+        ax.plot(x, mean, marker=marker, linestyle=line, color=colour, lw=1.8, ms=5, label=policy)
         if policy != "rate95":
             ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.12, lw=0)
     ax.set_xticks(sorted(mine["row"].unique()))
