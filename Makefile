@@ -11,8 +11,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
-demo: $(READY)  ## five digits known, five discovered: a story and a picture in demo/
-	$(BIN)/python examples/digits.py --out demo
+demo: $(READY)  ## five digits known, five discovered: a story, and a report in demo/
+	$(BIN)/limen demo --out demo
 
 test: $(READY)  ## all tests, also of every example in README, docs and docstrings
 	$(BIN)/python -m pytest
@@ -31,6 +31,7 @@ tables: $(READY)  ## measure again every figure shown in README and docs
 	$(BIN)/python examples/digits.py --out docs/images
 	rm docs/images/digits.png
 	$(BIN)/python examples/accommodation.py --redraw
+	$(BIN)/python examples/reproduction.py
 	$(BIN)/python -m benchmarks --write
 	$(BIN)/python docs/examples.py --write
 

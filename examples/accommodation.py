@@ -1,16 +1,15 @@
 """What learning one new class does to the old ones, epoch by epoch, on MNIST.
 
-    LIMEN_DATA=FOLDER python examples/accommodation.py [--write]
+    python examples/accommodation.py [--write]
 
-FOLDER/mnist holds the four MNIST files (train-images-idx3-ubyte and so on). Five classes are
-learnt at the paper's settings, then a sixth by `soft-freeze`, `replay` and `prototype`, each from
-the same start. The base model is kept under runs/, so that a second run goes on from there.
+Five classes are learnt at the paper's settings, then a sixth by `soft-freeze`, `replay` and
+`prototype`, each from the same start. The base model is kept under runs/, so that a second run goes
+on from there.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from limen import ClassStatistics
+from limen.datasets import load
 from limen.shels import SHELSClassifier
 from limen.shels.training import features_of
 
@@ -32,20 +32,6 @@ SANITY = ROOT / "results" / "one-epoch-mnist.csv"
 TABLES = ROOT / "docs" / "tables"
 FIGURE = ROOT / "docs" / "images" / "accommodation.svg"
 COLOURS = {"soft-freeze": "#1a6fb5", "replay": "#2a9d5c", "prototype": "#e0a030"}
-
-
-def mnist() -> tuple[Any, Any, Any, Any]:
-    folder = Path(os.environ["LIMEN_DATA"]) / "mnist"
-
-    def read(name: str, header: int, *shape: int) -> Any:
-        return np.frombuffer((folder / name).read_bytes()[header:], np.uint8).reshape(-1, *shape)
-
-    return (
-        read("train-images-idx3-ubyte", 16, 28, 28),
-        read("train-labels-idx1-ubyte", 8).astype(np.int64),
-        read("t10k-images-idx3-ubyte", 16, 28, 28),
-        read("t10k-labels-idx1-ubyte", 8).astype(np.int64),
-    )
 
 
 def base_model(X: Any, y: Any, epochs: int, seed: int) -> SHELSClassifier:
@@ -163,10 +149,8 @@ def main() -> None:
     if arguments.redraw:
         show()
         return
-    X, y, X_test, y_test = mnist()
-    if arguments.per_class:
-        keep = np.concatenate([np.flatnonzero(y == c)[: arguments.per_class] for c in range(10)])
-        X, y = X[keep], y[keep]
+    data = load("mnist").first(arguments.per_class)
+    X, y, X_test, y_test = data.X_train, data.y_train, data.X_test, data.y_test
     order = np.random.default_rng(arguments.seed).permutation(10)
     known = np.isin(y, order[:5])
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from joblib import cpu_count
 from rich.console import Console
 
 from limen.cli.live import printing, rows_table
@@ -23,6 +22,8 @@ def demo(
 
     Example: limen demo
     """
+    from joblib import cpu_count
+
     from limen.experiment import run as experiment
     from limen.experiment.files import write_bytes
     from limen.experiment.records import load_run

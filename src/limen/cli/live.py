@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from limen.experiment.policies import POLICIES
+from limen.experiment.config import POLICIES
 
 Event: TypeAlias = dict[str, Any]
 Show: TypeAlias = Callable[[Event], None]

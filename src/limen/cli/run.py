@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from joblib import cpu_count
 
 from limen.cli.live import printing
 from limen.experiment.config import RunConfig, read_settings
@@ -88,6 +87,8 @@ def run(
     }  # fmt: skip
     given = {name: value for name, value in flags.items() if value is not None}
     resolved = RunConfig.resolve({**(read_settings(config) if config else {}), **given})
+    from joblib import cpu_count
+
     from limen.experiment import run as experiment
 
     folder = out or default_folder(resolved)

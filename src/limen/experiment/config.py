@@ -14,6 +14,7 @@ from limen.datasets import NAMES
 from limen.objectives import unknown_name
 
 OBJECTIVES = ("gmean", "total")
+POLICIES = ("shels", "cheating", "ours", "rate95")
 ACCOMMODATIONS = ("soft-freeze", "replay", "prototype")
 
 

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from limen.experiment.policies import POLICIES, Record
+from limen.experiment.config import POLICIES
+from limen.experiment.policies import Record
 from limen.experiment.records import METRICS
 
 # Stand-ins that become CSS variables, so one picture serves light and dark pages.

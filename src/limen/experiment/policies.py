@@ -19,7 +19,6 @@ from limen.threshold import EtaChoice, search_eta
 Record: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float64]
 
-POLICIES = ("shels", "cheating", "ours", "rate95")
 _BINS = 120
 
 
