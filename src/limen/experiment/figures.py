@@ -61,8 +61,10 @@ def strangeness_panels(seed: Record, objective: str) -> list[str]:
         counts = row["histogram"]
         wide = 3 if sum(counts["known"]) < 2000 else 1  # few points need wide bins
         edges = np.linspace(counts["low"], counts["high"], len(counts["known"]) // wide + 1)
+        top = 0.0
         for name in ("known", "novel"):
             heights = np.reshape(counts[name], (-1, wide)).sum(axis=1) / max(sum(counts[name]), 1)
+            top = max(top, heights[1:-1].max())  # the outermost bins hold all that lies beyond
             ax.stairs(heights, edges, fill=True, alpha=0.45, color=COLOURS[name], label=name)
         for verdict in row["verdicts"]:
             if (
@@ -74,6 +76,7 @@ def strangeness_panels(seed: Record, objective: str) -> list[str]:
                     verdict["eta"], color=COLOURS[policy], linestyle=_STYLES[policy][1], lw=1.6
                 )
         ax.set(title=f"{len(row['known'])} known", xlabel="strangeness", yticks=[])
+        ax.set_ylim(0, 1.1 * top or None)
         ax.spines["left"].set_visible(False)
         panels.append(_svg(figure, f"strangeness with {len(row['known'])} classes known"))
     return panels

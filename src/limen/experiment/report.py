@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from limen._version import __version__
 from limen.experiment import figures, tables
+from limen.experiment.claims import claims_table
 from limen.experiment.config import OBJECTIVES
 from limen.experiment.records import Run, frame
 from limen.experiment.statistics import overall, summary
@@ -39,6 +40,7 @@ def _view(run: Run) -> dict[str, Any]:
         "command": run.command,
         "seeds": f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}",
         "tiles": _tiles(rows, objective),
+        "claims": _html(claims_table(run), "claims").replace("`", "") if many else "",
         "views": [_objective_view(run, rows, name, many) for name in OBJECTIVES],
         "first_seed": run.seeds[0]["seed"],
         "first_objective": tables.OBJECTIVE_NAMES[objective],
@@ -106,7 +108,8 @@ def _html(table: pd.DataFrame, kind: str) -> str:
 
 
 def _short(name: str) -> str:
-    return name.replace(", paper", " (paper)").replace(", difference", " Δ")
+    """Under a policy's own column stand the paper's and the difference."""
+    return "paper" if name.endswith(", paper") else "Δ" if name.endswith(", difference") else name
 
 
 def _class_names(run: Run) -> list[str]:

@@ -127,7 +127,7 @@ def latex(table: pd.DataFrame, caption: str) -> str:
             body.append(r"\midrule")
         body.append(" & ".join(_escape(text) for text in cells) + r" \\")
     head = " & ".join(_escape(str(column)) for column in table.columns) + r" \\"
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escape(caption)}}}"]
+    lines = [r"\begin{table}", r"\centering\footnotesize\setlength{\tabcolsep}{3pt}", rf"\caption{{{_escape(caption)}}}"]
     lines += [rf"\begin{{tabular}}{{ll{'r' * (len(table.columns) - 2)}}}", r"\toprule", head]
     lines += [r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
