@@ -89,7 +89,7 @@ def _html(table: pd.DataFrame, kind: str) -> str:
         "ours" if name == "ours" else "theirs" if name.endswith(("paper", "difference")) else ""
         for name in columns
     ]
-    head = "".join(f'<th scope="col">{html.escape(_short(name))}</th>' for name in columns)
+    head = "".join(f'<th scope="col">{html.escape(tables.heading(name))}</th>' for name in columns)
     lines, last = [], None
     for row in table.itertuples(index=False):
         cells = [str(value) for value in row]
@@ -105,11 +105,6 @@ def _html(table: pd.DataFrame, kind: str) -> str:
         lines.append(f'<tr class="first">{lead}{body}</tr>' if first else f"<tr>{lead}{body}</tr>")
     body = "".join(lines)
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _short(name: str) -> str:
-    """Under a policy's own column stand the paper's and the difference."""
-    return "paper" if name.endswith(", paper") else "Δ" if name.endswith(", difference") else name
 
 
 def _class_names(run: Run) -> list[str]:

@@ -112,9 +112,18 @@ def alarm_table(run: Run) -> pd.DataFrame | None:
     return pd.DataFrame(lines)
 
 
+def heading(name: str) -> str:
+    """Right of a policy's own column stand the paper's and the difference."""
+    return "paper" if name.endswith(", paper") else "Δ" if name.endswith(", difference") else name
+
+
 def markdown(table: pd.DataFrame) -> str:
     """A pipe table; repeated values of the first column are left out."""
-    lines = [list(table.columns), ["---"] * len(table.columns), *_sparse(table)]
+    lines = [
+        [heading(name) for name in table.columns],
+        ["---"] * len(table.columns),
+        *_sparse(table),
+    ]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
@@ -126,8 +135,12 @@ def latex(table: pd.DataFrame, caption: str) -> str:
         if number and cells[0]:
             body.append(r"\midrule")
         body.append(" & ".join(_escape(text) for text in cells) + r" \\")
-    head = " & ".join(_escape(str(column)) for column in table.columns) + r" \\"
-    lines = [r"\begin{table}", r"\centering\footnotesize\setlength{\tabcolsep}{3pt}", rf"\caption{{{_escape(caption)}}}"]
+    head = " & ".join(_escape(heading(name)) for name in table.columns) + r" \\"
+    lines = [
+        r"\begin{table}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{_escape(caption)}}}",
+    ]
     lines += [rf"\begin{{tabular}}{{ll{'r' * (len(table.columns) - 2)}}}", r"\toprule", head]
     lines += [r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
@@ -180,6 +193,12 @@ def _sparse(table: pd.DataFrame) -> list[list[str]]:
 
 
 def _escape(text: str) -> str:
-    for plain, safe in (("%", r"\%"), ("_", r"\_"), ("&", r"\&"), ("±", r"$\pm$")):
+    for plain, safe in (
+        ("%", r"\%"),
+        ("_", r"\_"),
+        ("&", r"\&"),
+        ("±", r"$\pm$"),
+        ("Δ", r"$\Delta$"),
+    ):
         text = text.replace(plain, safe)
     return text
