@@ -144,3 +144,36 @@ def test_the_demo_tells_its_story(tmp_path, monkeypatch):
     assert done.stdout.count("Someone names it") == 4
     assert "3 seeds" in done.stdout
     assert "finding the cut on digits" in (tmp_path / "demo" / "report.html").read_text()
+
+
+def test_a_toml_file_also_says_how_to_run(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'dataset = "digits"\npreset = "smoke"\nseeds = 1\njobs = 1\nout = "here"\nper-class = 10\n'
+    )
+    done = limen("run", "--config", "run.toml", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here" / "seed-000.json").exists()
+    (tmp_path / "run.toml").write_text('dataset = "digits"\nseeds = "many"\n')
+    done = limen("run", "--config", "run.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "seeds cannot be 'many'" in done.stderr
+
+
+def test_a_run_on_own_pictures_stays_out_of_them(tmp_path):
+    from PIL import Image
+
+    for value in range(5):
+        (tmp_path / "pics" / f"c{value}").mkdir(parents=True)
+        for number in range(6):
+            Image.new("L", (8, 8), 40 * value + number).save(
+                tmp_path / "pics" / f"c{value}" / f"{number}.png"
+            )
+    (tmp_path / "pics" / "c0" / "broken.png").write_bytes(b"")
+    flags = ["--known", "4", "--preset", "smoke", "--seeds", "1", "--jobs", "1"]
+    done = limen("run", "--dataset", "pics/", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "broken.png cannot be read" in done.stderr
+    assert (tmp_path / "runs" / "pics-smoke" / "seed-000.json").exists()
+    page = limen("report", "runs/pics-smoke", "--html", "r.html", cwd=tmp_path)
+    assert page.returncode == 0, page.stderr
+    assert "c3" in (tmp_path / "r.html").read_text()

@@ -428,3 +428,31 @@ def test_images_of_one_set_take_the_shape_of_another():
     assert bring_to(grey, (28, 28)) is grey
     with pytest.raises(DatasetError, match="cannot be brought"):
         bring_to(np.zeros((2, 5)), (28, 28))
+
+
+def test_a_fetch_heals_a_cache_in_another_form(small, monkeypatch):
+    datasets.load("mnist")
+    path = small / "cache" / "mnist" / "t10k-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1])
+    small_mnist(small / "packed", compress=True)  # the same arrays, compressed
+    entry = replace(catalog.CATALOG["mnist"], sources=(Folder(small / "packed"),))
+    monkeypatch.setattr(catalog, "CATALOG", {"mnist": entry})
+    datasets.load("mnist")
+    names = {path.name for path in (small / "cache" / "mnist").iterdir()}
+    assert names == {*(f"{name}.gz" for name in formats.IDX_FILES), "SHA256SUMS", ".lock"}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X_test": np.zeros((2, 5))}, "test inputs"),
+        ({"y_test": np.array([0, 9])}, r"classes \[9\] have no training points"),
+        ({"X_train": np.array([["a"], ["b"]])}, "X must hold numbers"),
+    ],
+)
+def test_an_npz_that_does_not_fit_together_says_where(tmp_path, arrays, message):
+    whole = {"X_train": np.zeros((2, 3)), "y_train": np.array([0, 1])}
+    whole |= {"X_test": np.zeros((2, 3)), "y_test": np.array([0, 1])}
+    np.savez(tmp_path / "a.npz", **{**whole, **arrays})
+    with pytest.raises(DatasetError, match=message):
+        read(tmp_path / "a.npz")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
 from limen.experiment.policies import accuracies, keeping, seed_record, separation
@@ -83,7 +84,7 @@ def test_the_paper_preset_is_what_shels_calls_its_preset():
         ({"dataset": "mnist", "score": "cosin"}, "Did you mean 'cosine'"),
         ({}, "dataset is needed"),
         ({"dataset": "mnist", "epochs": "three"}, "epochs must be int, got 'three'"),
-        ({"dataset": "mnist", "epochs": 0}, "epochs must be above 0"),
+        ({"dataset": "mnist", "epochs": 0}, "epochs must be at least 1"),
         ({"dataset": "mnist", "lr": -1}, "lr must be above 0"),
         ({"dataset": "mnist", "known": 2}, "known must be at least 3"),
         ({"dataset": "mnist", "known": True}, "known must be int"),
@@ -460,3 +461,73 @@ def test_on_a_dask_cluster_that_loses_a_worker_the_numbers_are_the_same(finished
 def test_a_scheduler_that_does_not_answer_is_an_error(blobs, tmp_path):
     with pytest.raises(ConfigError, match="no Dask scheduler answers"):
         run(tiny(blobs), [0], tmp_path / "out", scheduler="tcp://127.0.0.1:9")
+
+
+def test_how_a_class_is_learnt_brings_its_own_settings():
+    def lesson(**settings):
+        config = RunConfig.resolve({"dataset": "mnist", **settings})
+        return config.accommodation_epochs, config.accommodation_lr
+
+    assert lesson() == (8, 1e-5)
+    assert lesson(preset="smoke") == lesson(preset="smoke", lr=1e-3) == (1, 1e-4)
+    assert lesson(accommodation="replay") == (2, 1e-4)
+    assert lesson(accommodation="replay", lr=1e-3) == (2, 1e-3)
+    assert lesson(accommodation="prototype")[0] == 0
+    assert lesson(accommodation="replay", accommodation_epochs=5, accommodation_lr=0.1) == (5, 0.1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"beta": -1}, {"alpha": -0.1}, {"lr": float("inf")}, {"alarm_level": 5}, {"lr": "0.1"}],
+)
+def test_values_that_cannot_be_are_refused_before_anything_runs(settings):
+    with pytest.raises(ConfigError, match=f"{next(iter(settings))} must"):
+        RunConfig.resolve({"dataset": "mnist", **settings})
+
+
+def test_what_is_wrong_shows_before_the_folder_is_taken(blobs, tmp_path):
+    with pytest.raises(ConfigError, match="known must be below 6"):
+        run(tiny(blobs, known=6), [0], tmp_path / "out")
+    other = tmp_path / "rows.npz"
+    np.savez(other, X=np.ones((10, 3), dtype=np.float32), y=np.arange(10) % 2)
+    with pytest.raises(DatasetError, match="cannot be brought to"):
+        run(tiny(blobs, novel=str(other)), [0], tmp_path / "out")
+    np.savez(other, X=np.ones((10, 8), dtype=np.uint8), y=np.arange(10) % 2)
+    with pytest.raises(DatasetError, match="the same type"):
+        run(tiny(blobs, novel=str(other)), [0], tmp_path / "out2")
+    run(tiny(blobs, epochs=1), [0], tmp_path / "out")
+
+
+def test_a_folder_left_by_a_kill_in_the_first_write_is_taken(blobs, tmp_path):
+    for name in (".part-abc", ".probe"):
+        (tmp_path / name).write_text("half")
+    run(tiny(blobs, epochs=1), [0], tmp_path)
+    assert not list(tmp_path.glob(".p*"))
+
+
+def test_own_data_that_changed_is_another_run(blobs, tmp_path):
+    data = dict(np.load(blobs))
+    path = tmp_path / "own.npz"
+    np.savez(path, **data)
+    run(tiny(path, epochs=1), [0], tmp_path / "out")
+    np.savez(path, X=-data["X"], y=data["y"])
+    from limen.experiment.units import data_of
+
+    data_of.cache_clear()  # as in a new process
+    with pytest.raises(ConfigError, match="data_sha256"):
+        run(tiny(path, epochs=1), range(2), tmp_path / "out")
+
+
+def test_a_damaged_model_is_trained_again(blobs, tmp_path):
+    config, unit = tiny(blobs), Unit(0, None)
+    whole = run_stream(config, unit, tmp_path)
+    (tmp_path / "step-5.npz").unlink()
+    for path in (tmp_path / "model-5").glob("weights*"):
+        path.write_bytes(path.read_bytes()[:100])
+    again = run_stream(config, unit, tmp_path)
+    np.testing.assert_array_equal(whole[1].arrays["test"], again[1].arrays["test"])
+
+
+def test_one_image_a_class_is_enough_to_run(blobs, tmp_path):
+    [record] = run(tiny(blobs, per_class=1, epochs=1), [0], tmp_path / "out")
+    assert len(record["rows"]) == 2

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
+from limen.experiment.claims import claims
 from limen.experiment.config import RunConfig
 from limen.experiment.figures import confusion
 from limen.experiment.files import RunFolderError, write_json
@@ -24,7 +25,7 @@ POLICIES = ("shels", "cheating", "ours", "rate95")
 
 def write_run(folder, seeds=4, rows=(5, 6, 7, 8, 9), **config):
     """A run folder with made-up but possible figures."""
-    facts = RunConfig.resolve({"dataset": "mnist", "preset": "small", **config}).identity()
+    facts = RunConfig.resolve({"dataset": "mnist", "preset": "small", **config}).settings()
     write_json(folder / "config.json", {"format": 1, **facts})
     rng = np.random.default_rng(0)
     for seed in range(seeds):
@@ -242,3 +243,29 @@ def test_the_page_in_a_browser(tmp_path, browser):
 
 def test_no_stand_in_colour_is_left_on_the_page(run):
     assert not re.search(r"#01010\d", html_report([run]))
+
+
+def test_the_command_shown_makes_the_run(tmp_path):
+    plain = load_run(write_run(tmp_path / "a", seeds=3))
+    assert plain.command == "limen run --dataset mnist --preset small --seeds 3"
+    changed = load_run(
+        write_run(tmp_path / "b", seeds=1, accommodation="replay", lr=1e-3, policy_detects=True)
+    )
+    words = changed.command.split()
+    assert words[:8] == ["limen", "run", "--dataset", "mnist", "--preset", "small", "--seeds", "1"]
+    assert "--policy-detects" in words
+    assert words[words.index("--lr") + 1] == "0.001"
+    assert words[words.index("--accommodation") + 1] == "replay"
+
+
+def test_claims_compare_the_rows_there_are(tmp_path):
+    some = load_run(write_run(tmp_path / "some", rows=(8, 9)))
+    theirs = published()
+    mine = theirs[(theirs.dataset == "mnist") & (theirs.objective == "gmean") & (theirs.row >= 8)]
+    totals = mine[mine.metric == "pooled"].set_index(["row", "policy"])["mean"].unstack()
+    gain = (totals["cheating"] - totals["shels"]).mean()
+    assert claims(some)[0].paper == pytest.approx(gain)
+    assert claims(some)[0].holds  # cheating is above shels by construction
+    detecting = load_run(write_run(tmp_path / "d", policy_detects=True))
+    assert beside_published(detecting, "gmean") is None
+    assert claims(detecting)[0].paper is None

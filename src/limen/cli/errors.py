@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError
 from limen.experiment.files import RunFolderError
+from limen.storage import ModelFileError
 
 
 @contextlib.contextmanager
@@ -16,8 +18,15 @@ def explained() -> Iterator[None]:
     """Turn what the user can mend into a message and exit code 1."""
     try:
         yield
-    except (DatasetError, ConfigError, RunFolderError) as error:
+    except (DatasetError, ConfigError, RunFolderError, ModelFileError) as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenExecutor as error:
+        print(
+            "error: a worker process was killed, perhaps for lack of memory: try fewer --jobs. "
+            f"What is finished is kept; the same command goes on. ({str(error).splitlines()[0]})",
+            file=sys.stderr,
+        )
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output, such as head, has had enough
         sys.stderr.close()

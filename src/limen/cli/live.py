@@ -56,6 +56,8 @@ class _Lines:
     def show(self, event: Event) -> None:
         self.take(event)
         if event["event"] == "start":
+            for note in event["notes"]:
+                print(note, file=sys.stderr)
             missing, total = len(event["missing"]), len(event["seeds"])
             print(
                 f"{self.folder}: {total - missing} of {total} seeds finished, "
@@ -124,6 +126,8 @@ class _Display(_Lines):
     def show(self, event: Event) -> None:
         with self.lock:
             self.take(event)
+        for note in event.get("notes", []):
+            self.live.console.print(note)
 
     def picture(self) -> Group:
         with self.lock:

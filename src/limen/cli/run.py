@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from limen.cli.live import printing
-from limen.experiment.config import RunConfig, read_settings
+from limen.experiment.config import ConfigError, RunConfig, read_settings
 
 # Settings of RunConfig: None means not given, so that presets and --config can decide.
 Text = str | None
@@ -24,7 +24,9 @@ def run(
             help="digits, mnist, fashion-mnist, cifar10, svhn or gtsrb.", rich_help_panel=_DATA
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 and so on.")] = 10,
+    seeds: Annotated[
+        Int, typer.Option(min=1, help="How many: 0, 1, 2 and so on. Default: 10.")
+    ] = None,
     preset: Annotated[
         Text, typer.Option(help="paper: as published. small: a tenth of the work. smoke: seconds.")
     ] = None,
@@ -46,7 +48,7 @@ def run(
     ] = None,
     policy_detects: Annotated[
         bool | None,
-        typer.Option("--policy-detects", help="Learn a class only if the batch alarm fires."),
+        typer.Option(help="Learn a class only if the batch alarm fires."),
     ] = None,
     known: Annotated[Int, typer.Option(help="Classes known at the start.")] = None,
     per_class: Annotated[Int, typer.Option(help="Training images of each class.")] = None,
@@ -65,8 +67,8 @@ def run(
     alarm_batch: Annotated[Int, typer.Option(help="Inputs the alarm is judged on.")] = None,
     alarm_level: Annotated[Float, typer.Option(help="Of the alarm's test.")] = None,
     keep_models: Annotated[
-        bool, typer.Option("--keep-models", help="Keep the models of finished seeds.")
-    ] = False,
+        bool | None, typer.Option(help="Keep the models of finished seeds.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -85,22 +87,28 @@ def run(
         "accommodation_lr": accommodation_lr, "policy_detects": policy_detects,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
-    given = {name: value for name, value in flags.items() if value is not None}
-    resolved = RunConfig.resolve({**(read_settings(config) if config else {}), **given})
+    how: dict[str, Any] = {
+        "seeds": seeds, "out": out, "jobs": jobs, "scheduler": scheduler, "keep_models": keep_models
+    }  # fmt: skip
+    given = {name: value for name, value in {**flags, **how}.items() if value is not None}
+    settings = {**(read_settings(config) if config else {}), **given}
+    how = {name: settings.pop(name, None) for name in how}
+    _check_how(how)
+    resolved = RunConfig.resolve(settings)
     from joblib import cpu_count
 
     from limen.experiment import run as experiment
 
-    folder = out or default_folder(resolved)
+    folder = Path(how["out"] or default_folder(resolved))
     with printing(folder, resolved.objective, as_json, quiet) as show:
         try:
             experiment.run(
                 resolved,
-                range(seeds),
+                range(how["seeds"] or 10),
                 folder,
-                jobs=jobs or cpu_count(),
-                scheduler=scheduler,
-                keep_models=keep_models,
+                jobs=how["jobs"] or cpu_count(),
+                scheduler=how["scheduler"],
+                keep_models=bool(how["keep_models"]),
                 report=show,
             )
         except KeyboardInterrupt:
@@ -111,9 +119,20 @@ def run(
             raise typer.Exit(130) from None
 
 
+def _check_how(how: dict[str, Any]) -> None:
+    """What a TOML file says of how to run; flags are checked already."""
+    kinds = {"seeds": int, "jobs": int, "out": (str, Path), "scheduler": str, "keep_models": bool}
+    for name, kind in kinds.items():
+        value = how[name]
+        wrong = not isinstance(value, kind) or (kind is int and value < 1)  # type: ignore[arg-type]
+        if value is not None and wrong:
+            raise ConfigError(f"{name} cannot be {value!r}")
+
+
 def default_folder(config: RunConfig) -> Path:
     """Where a run goes if nothing is said: a name for what sets it apart."""
-    parts = [config.dataset, *(["vs", config.novel] if config.novel else []), config.preset]
+    names = [Path(name).resolve().stem for name in (config.dataset, config.novel) if name]
+    parts = ["-vs-".join(names), config.preset]
     if config.policy_detects:
         parts.append("detects")
     return Path("runs") / "-".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -131,15 +132,25 @@ def fetch(
             except (DatasetError, OSError, KeyError, tarfile.TarError) as error:
                 tried.append(f"  {source}: {_brief(error)}")
                 continue
-            folder.mkdir(parents=True, exist_ok=True)
-            files = sorted(path for path in fresh.iterdir() if path.is_file())
-            sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in files)
-            for path in files:
-                os.replace(path, folder / path.name)
-            (fresh / _SUMS).write_text(sums)
-            os.replace(fresh / _SUMS, folder / _SUMS)
+            _publish(fresh, folder)
             return
     raise DatasetError("\n".join(["tried:", *tried]))
+
+
+def _publish(fresh: Path, folder: Path) -> None:
+    """Move the files in; others, which did not pass the check or are of another source, go."""
+    files = sorted(path for path in fresh.iterdir() if path.is_file())
+    sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in files)
+    (fresh / _SUMS).write_text(sums)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in [*files, fresh / _SUMS]:
+            os.replace(path, folder / path.name)
+        kept = {path.name for path in files} | {_SUMS, ".lock"}
+        for path in folder.iterdir():
+            if path.is_file() and path.name not in kept:
+                path.unlink()
 
 
 def altered(folder: Path) -> list[str]:

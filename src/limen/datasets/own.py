@@ -131,6 +131,13 @@ def _from_npz(path: Path, test: float, seed: int) -> Dataset:
             X_train, y_train, X_test, y_test = (arrays[name] for name in names)
             _check(path, X_train, y_train)
             _check(path, X_test, y_test)
+            if X_train.shape[1:] != X_test.shape[1:]:
+                raise DatasetError(
+                    f"{path}: training inputs have shape {X_train.shape[1:]}, test inputs "
+                    f"{X_test.shape[1:]}"
+                )
+            if unknown := sorted({*y_test.tolist()} - {*y_train.tolist()}):
+                raise DatasetError(f"{path}: classes {unknown} have no training points")
             X, y = np.concatenate([X_train, X_test]), np.concatenate([y_train, y_test])
             in_test = np.arange(len(y)) >= len(y_train)
             classes, columns = np.unique(y, return_inverse=True)
@@ -169,6 +176,8 @@ def _from_csv(path: Path, label: str, test: float, seed: int) -> Dataset:
 def _check(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
     if y.ndim != 1 or len(X) != len(y) or X.ndim < 2 or len(y) == 0:
         raise DatasetError(f"{path}: X has shape {X.shape} and y {y.shape}: (n, ...) and (n,) fit")
+    if X.dtype.kind not in "buif":
+        raise DatasetError(f"{path}: X must hold numbers, got {X.dtype}")
     if X.dtype.kind == "f" and not np.isfinite(X).all():
         raise DatasetError(f"{path}: X holds NaN or infinite values")
 

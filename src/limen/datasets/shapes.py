@@ -18,8 +18,12 @@ def bring_to(X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """
     if X.shape[1:] == shape:
         return X
-    if X.ndim not in (3, 4) or len(shape) not in (2, 3) or X.dtype != np.uint8:
-        raise DatasetError(f"inputs of shape {X.shape[1:]} cannot be brought to {shape}")
+    known = {2: True, 3: shape[-1:] == (3,)}.get(len(shape), False)
+    if X.shape[1:] not in (X.shape[1:3], (*X.shape[1:3], 3)) or not known or X.dtype != np.uint8:
+        raise DatasetError(
+            f"inputs of shape {X.shape[1:]} and type {X.dtype} cannot be brought to {shape}: both "
+            "must be images as bytes, (H, W) or (H, W, 3)"
+        )
     from PIL import Image
 
     mode = "L" if len(shape) == 2 else "RGB"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from limen.experiment.config import OBJECTIVES
-from limen.experiment.records import Run, frame, published
+from limen.experiment.records import Run, frame, published_beside
 
 CLOSE = 5.0  # points of total accuracy within which `ours` is called close to `cheating`
 
@@ -65,10 +65,11 @@ def claims(run: Run) -> list[Claim]:
 
 
 def _published(run: Run, objective: str) -> pd.DataFrame | None:
-    theirs = published()
-    mine = (theirs["dataset"] == run.config["dataset"]) & (theirs["objective"] == objective)
-    chosen = theirs[mine & (theirs["metric"] == "pooled")].rename(columns={"mean": "pooled"})
-    return None if chosen.empty or run.config["novel"] else _totals(chosen, "row", 1)
+    theirs = published_beside(run, objective)
+    if theirs is None:
+        return None
+    chosen = theirs[theirs["metric"] == "pooled"].rename(columns={"mean": "pooled"})
+    return _totals(chosen, "row", 1)
 
 
 def _totals(rows: pd.DataFrame, by: str, scale: float) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,42 +88,49 @@ class RunConfig:
             own = name in ("dataset", "novel") and Path(str(given.get(name))).exists()
             if name in given and given[name] not in allowed and not own:
                 raise ConfigError(unknown_name(name, given[name], allowed))
+        cls._check_kinds(given)
         dataset, preset = given["dataset"], given.get("preset", "paper")
-        resolved = {**_paper(dataset), **_PRESETS[preset](_paper(dataset), dataset), **given}
-        if "lr" in given and "accommodation_lr" not in given:
-            resolved["accommodation_lr"] *= given["lr"] / _paper(dataset)["lr"]
-        config = cls(**{**resolved, "preset": preset})
+        usual = {**_paper(dataset), **_PRESETS[preset](_paper(dataset), dataset)}
+        lesson = {}
+        rate = _RATES.get(dataset, 0.5)
+        if given.get("accommodation") in _LESSONS:
+            rate, lesson = 1.0, _LESSONS[given["accommodation"]]
+        lesson = {**lesson, "accommodation_lr": rate * given.get("lr", usual["lr"])}
+        config = cls(**{**usual, **lesson, **given, "preset": preset})
         config._check()
         return config
 
-    def _check(self) -> None:
-        for field in dataclasses.fields(self):
-            value, kinds = getattr(self, field.name), _KINDS[str(field.type)]
+    @classmethod
+    def _check_kinds(cls, given: Mapping[str, Any]) -> None:
+        for field in dataclasses.fields(cls):
+            value, kinds = given.get(field.name), _KINDS[str(field.type)]
+            if value is None:
+                continue
             if isinstance(value, bool) is not (bool in kinds) or not isinstance(value, kinds):
                 raise ConfigError(f"{field.name} must be {field.type}, got {value!r}")
-        for name in _POSITIVE:
+
+    def _check(self) -> None:
+        for name, lowest in _LOWEST.items():
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} must be above 0, got {value!r}")
-        if self.known < 3:
-            raise ConfigError(
-                f"known must be at least 3, got {self.known}: holding one out leaves 2"
-            )
+            if value is not None and not lowest <= value < math.inf:
+                least = "above 0" if lowest == _ABOVE else f"at least {lowest}"
+                raise ConfigError(f"{name} must be {least}, got {value!r}")
+        if not 0 < self.alarm_level < 1:
+            raise ConfigError(f"alarm_level must lie between 0 and 1, got {self.alarm_level!r}")
         if self.novel == self.dataset:
             raise ConfigError("novel must be another data set than dataset")
         if self.novel and self.policy_detects:
             raise ConfigError("policy_detects needs a stream of classes: it does not go with novel")
 
-    def identity(self) -> dict[str, Any]:
-        """What two runs must share to be the same run: all but what is only shown."""
-        facts = dataclasses.asdict(self)
-        if not self.policy_detects:
-            for name in ("objective", "alarm_batch", "alarm_level"):
-                del facts[name]
-        return facts
+    def settings(self) -> dict[str, Any]:
+        """Every setting by name."""
+        return dataclasses.asdict(self)
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What two runs must share to be the same run: all but what is only shown."""
+    shown = () if settings["policy_detects"] else ("objective", "alarm_batch", "alarm_level")
+    return {name: value for name, value in settings.items() if name not in shown}
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -132,6 +139,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         text = path.read_text()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     try:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -151,8 +160,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _paper(dataset: str) -> dict[str, Any]:
     """What the paper trains with; sets it does not use are trained like the nearest one."""
     lr = 1e-3 if dataset == "digits" else 1e-4
-    rate = {"mnist": 0.1}.get(dataset, 0.5)
-    return {"epochs": _EPOCHS.get(dataset, 35), "lr": lr, "accommodation_lr": lr * rate}
+    return {"epochs": _EPOCHS.get(dataset, 35), "lr": lr}
 
 
 def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
@@ -161,23 +169,16 @@ def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     return {"per_class": per_class, "epochs": max(1, round(0.6 * paper["epochs"]))}
 
 
-def _smoke(paper: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds: enough to see everything run, not enough to mean anything."""
-    return {
-        "per_class": 40,
-        "test_per_class": 20,
-        "epochs": 2,
-        "lr": 1e-3,
-        "accommodation_epochs": 1,
-        "accommodation_lr": 1e-3 * paper["accommodation_lr"] / paper["lr"],
-    }
-
-
+# Seconds: enough to see everything run, not enough to mean anything.
+_SMOKE: Mapping[str, Any] = {
+    **{"per_class": 40, "test_per_class": 20, "epochs": 2, "lr": 1e-3},
+    "accommodation_epochs": 1,
+}
 _EPOCHS = {"digits": 40, "mnist": 10, "fashion-mnist": 20}  # others as CIFAR-10
-_PRESETS: Mapping[str, Callable[[Mapping[str, Any], str], dict[str, Any]]] = {
+_PRESETS: Mapping[str, Callable[[Mapping[str, Any], str], Mapping[str, Any]]] = {
     "paper": lambda _paper, _dataset: {},
     "small": _small,
-    "smoke": lambda paper, _dataset: _smoke(paper),
+    "smoke": lambda _paper, _dataset: _SMOKE,
 }
 _CHOICES = {
     "dataset": NAMES,
@@ -195,7 +196,14 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "float": (int, float),
     "bool": (bool,),
 }
-_POSITIVE = (
-    *("known", "per_class", "test_per_class", "epochs", "batch_size", "lr"),
-    *("accommodation_epochs", "accommodation_lr", "alarm_batch"),
-)
+_ABOVE = 1e-300
+_LOWEST: Mapping[str, float] = {
+    **{"known": 3, "per_class": 1, "test_per_class": 1, "epochs": 1, "batch_size": 1},
+    **{"accommodation_epochs": 0, "alarm_batch": 1, "alpha": 0, "beta": 0},
+    **{"lr": _ABOVE, "accommodation_lr": _ABOVE},
+}
+_RATES = {"mnist": 0.1}  # of lr, for soft freezing; see docs/reproduction.md
+_LESSONS: Mapping[str, dict[str, int]] = {
+    "replay": {"accommodation_epochs": 2},
+    "prototype": {"accommodation_epochs": 0},
+}

@@ -78,5 +78,5 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _refused(path: Path, error: OSError) -> RunFolderError:
     return RunFolderError(
         f"cannot write {path}: {error.strerror or error}. Nothing that was finished is lost: make "
-        "room or choose another folder with --out, then run the same command again."
+        "room or choose another place, then run the command again."
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from limen.experiment.config import RunConfig
 from limen.experiment.files import RunFolderError, read_json
 from limen.experiment.policies import Record
 
@@ -39,13 +39,21 @@ class Run:
     @property
     def command(self) -> str:
         """The command that makes this run."""
-        parts = ["limen run", "--dataset", self.config["dataset"]]
-        if self.config["novel"]:
-            parts += ["--novel", self.config["novel"]]
-        parts += ["--preset", self.config["preset"], "--seeds", str(len(self.seeds))]
-        if self.config["policy_detects"]:
-            parts += ["--policy-detects", "--objective", self.config["objective"]]
-        return " ".join(parts)
+        given = {name: self.config[name] for name in ("dataset", "preset", "accommodation")}
+        usual = RunConfig.resolve(given).settings() | {"accommodation": "soft-freeze"}
+        words = [
+            "limen run",
+            "--dataset",
+            self.config["dataset"],
+            "--preset",
+            self.config["preset"],
+        ]
+        words += ["--seeds", str(max(seed["seed"] for seed in self.seeds) + 1)]
+        for name, value in self.config.items():
+            if name in usual and value != usual[name]:
+                flag = f"--{name.replace('_', '-')}"
+                words += [flag] if value is True else [flag, str(value)]
+        return " ".join(words)
 
 
 def load_run(path: Path) -> Run:
@@ -91,6 +99,15 @@ def frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def published_beside(run: Run, objective: str) -> pd.DataFrame | None:
+    """What the paper's tables have of the rows of a run; None if it is another experiment."""
+    theirs = published()
+    mine = (theirs["dataset"] == run.config["dataset"]) & (theirs["objective"] == objective)
+    theirs = theirs[mine & theirs["row"].isin(frame(run)["row"])]
+    other = run.config["novel"] or run.config["policy_detects"]
+    return None if theirs.empty or other else theirs
+
+
 def published() -> pd.DataFrame:
     """The paper's tables: mean and std in per cent, by data set, objective, row and method."""
     with resources.files("limen.experiment").joinpath("published.csv").open() as file:
@@ -99,7 +116,3 @@ def published() -> pd.DataFrame:
     return table.assign(metric=table["metric"].replace({"total": "pooled"})).rename(
         columns={"known_classes": "row", "method": "policy"}
     )
-
-
-def policies_in(frame: pd.DataFrame) -> Sequence[Any]:
-    return list(dict.fromkeys(frame["policy"]))

@@ -11,6 +11,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from limen._version import __version__
+from limen.datasets.catalog import CATALOG
 from limen.experiment import figures, tables
 from limen.experiment.claims import claims_table
 from limen.experiment.config import OBJECTIVES
@@ -108,13 +109,9 @@ def _html(table: pd.DataFrame, kind: str) -> str:
 
 
 def _class_names(run: Run) -> list[str]:
-    from limen.datasets.catalog import CATALOG
-
-    entry = CATALOG.get(run.config["dataset"])
-    if entry and entry.class_names:
-        return list(entry.class_names)
-    seen = {c for seed in run.seeds for row in seed["rows"] for c in [*row["known"], row["next"]]}
-    return [str(c) for c in range(max(c for c in seen if c is not None) + 1)]
+    if names := run.config.get("class_names"):
+        return list(names)
+    return list(CATALOG[run.config["dataset"]].class_names or ())
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -123,7 +120,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     steps = [sum(fact["steps"].values()) for fact in run.facts]
     versions = run.facts[0]["versions"]
     settings = ", ".join(
-        f"{name} {value}" for name, value in run.config.items() if value is not None
+        f"{name} {value}"
+        for name, value in run.config.items()
+        if value is not None and name not in ("class_names", "format")
     )
     return [
         ("settings", settings),

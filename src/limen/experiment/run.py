@@ -23,7 +23,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from limen.experiment.config import ConfigError, RunConfig, difference
+from limen.datasets import NAMES, Dataset, DatasetError
+from limen.datasets.formats import digest
+from limen.experiment.config import ConfigError, RunConfig, difference, identity
 from limen.experiment.files import (
     RunFolderError,
     read_arrays,
@@ -38,6 +40,7 @@ from limen.experiment.units import (
     Step,
     Unit,
     data_of,
+    novel_of,
     run_fold,
     run_stream,
     steps_of,
@@ -72,12 +75,14 @@ class RunFolder:
         path = self.work(unit.seed) / f"{unit.name}.npz"
         return read_arrays(path) if path.exists() else None
 
-    def prepare(self, config: RunConfig, seeds: int) -> None:
+    def prepare(self, config: dict[str, Any], seeds: int) -> None:
         """Make the folder, or check that it holds this very run and can be written to."""
+        for left in [*self.path.glob(".p*"), *self.path.glob("work/seed-*/running-*")]:
+            left.unlink()  # of a run that was killed
         stored = self.path / "config.json"
         if stored.exists():
             self._same(config, read_json(stored))
-        elif self.path.exists() and any(p.name != ".lock" for p in self.path.iterdir()):
+        elif any(path.name != ".lock" for path in self.path.iterdir()):
             raise RunFolderError(f"{self.path} is a folder of something else: choose another --out")
         write_bytes(self.path / ".probe", b"\0")
         (self.path / ".probe").unlink()
@@ -88,12 +93,12 @@ class RunFolder:
                 "needed: make room or choose another --out"
             )
         if not stored.exists():
-            write_json(stored, {"format": FORMAT, **config.identity()})
+            write_json(stored, {"format": FORMAT, **config})
 
-    def _same(self, config: RunConfig, stored: Any) -> None:
+    def _same(self, config: dict[str, Any], stored: Any) -> None:
         if stored.pop("format", 0) > FORMAT:
             raise RunFolderError(f"{self.path} was written by a newer limen: install that one")
-        differs = difference(stored, config.identity())
+        differs = difference(identity(stored), identity(config))
         if differs:
             raise ConfigError(
                 f"{self.path} holds a run with other settings:\n{differs}\n"
@@ -159,13 +164,9 @@ def run(
     folder = RunFolder(out)
     with folder.locked():
         missing = [seed for seed in seeds if not folder.record(seed).exists()]
-        folder.prepare(config, len(missing))
-        data = data_of(config)
-        if not config.novel and config.known >= data.n_classes:
-            raise ConfigError(
-                f"known must be below {data.n_classes}, the classes of {config.dataset}: "
-                f"got {config.known}"
-            )
+        data = _checked_data(config)
+        stored = {**config.settings(), **_own(config, data)}
+        folder.prepare(stored, len(missing))
         states = {seed: _Seed(units_of(config, data.n_classes, seed)) for seed in missing}
         for state in states.values():
             for unit in state.units:
@@ -184,7 +185,8 @@ def run(
                 "event": "start",
                 "seeds": list(seeds),
                 "missing": missing,
-                "config": config.identity(),
+                "notes": list(data.notes),
+                "config": stored,
             }
             | {"units": len(cost), "units_left": len(todo)}
             | {"steps": sum(cost.values()), "steps_left": sum(cost[unit] for unit in todo)}
@@ -202,6 +204,7 @@ def run(
                         unit,
                         folder.work(unit.seed) if local else None,
                         states[unit.seed].folds if config.policy_detects else None,
+                        keep_models,
                     )
                     for unit in wave
                 )
@@ -218,12 +221,42 @@ def run(
         return [read_json(folder.record(seed)) for seed in seeds]
 
 
+def _checked_data(config: RunConfig) -> Dataset:
+    """All data of the run, so that what is wrong with it shows before anything is trained."""
+    data = data_of(config)
+    if not config.novel and config.known >= data.n_classes:
+        raise ConfigError(
+            f"known must be below {data.n_classes}, the classes of {config.dataset}: "
+            f"got {config.known}"
+        )
+    for part, y in (("training", data.y_train), ("test", data.y_test)):
+        if lacking := sorted(set(range(data.n_classes)) - set(y.tolist())):
+            names = [data.class_names[column] for column in lacking]
+            raise DatasetError(f"{config.dataset}: classes {names} have no {part} points")
+    if config.novel:
+        novel_of(config)
+    return data
+
+
+def _own(config: RunConfig, data: Dataset) -> dict[str, Any]:
+    """Of data without a known name: what it was, and what its classes are called."""
+    if config.dataset in NAMES and config.novel in (None, *NAMES):
+        return {}
+    arrays = [data.X_train, data.y_train, data.X_test, data.y_test]
+    arrays += [novel_of(config)] if config.novel else []
+    return {"data_sha256": digest(arrays), "class_names": list(data.class_names)}
+
+
 def _carry_out(
-    config: RunConfig, unit: Unit, work: Path | None, folds: dict[int, Arrays] | None
+    config: RunConfig,
+    unit: Unit,
+    work: Path | None,
+    folds: dict[int, Arrays] | None,
+    keep_models: bool,
 ) -> tuple[Unit, Any]:
     """What a worker does: a pure function of its arguments, but for what `work` remembers."""
     if unit.held_out is not None:
-        return unit, run_fold(config, unit, work)
+        return unit, run_fold(config, unit, work, keep_models)
     decide = Detector(config, unit.seed, folds) if folds else None
     return unit, run_stream(config, unit, work, decide)
 

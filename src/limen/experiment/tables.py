@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from limen.experiment.config import OBJECTIVES
-from limen.experiment.records import METRICS, Run, frame, published
+from limen.experiment.records import METRICS, Run, frame, published_beside
 from limen.experiment.statistics import overall, summary
 
 SHOWN = ("known", "novel", "pooled", "total", "gmean")
@@ -71,11 +71,8 @@ def separation_table(run: Run) -> pd.DataFrame:
 
 def beside_published(run: Run, objective: str) -> pd.DataFrame | None:
     """Ours, the published figure and the difference; None where the paper has no such table."""
-    theirs = published()
-    theirs = theirs[
-        (theirs["dataset"] == run.config["dataset"]) & (theirs["objective"] == objective)
-    ]
-    if theirs.empty or run.config["novel"]:
+    theirs = published_beside(run, objective)
+    if theirs is None:
         return None
     figures = theirs.set_index(["row", "metric", "policy"])["mean"]
     table = summary(frame(run), objective)
@@ -173,10 +170,11 @@ def csv(runs: Sequence[Run]) -> str:
     tables = []
     for run in runs:
         for objective in OBJECTIVES:
-            facts = {"dataset": run.config["dataset"], "preset": run.config["preset"]}
+            facts = {"run": str(run.path)}
+            facts |= {name: run.config[name] for name in ("dataset", "preset", "novel")}
             table = summary(frame(run), objective).assign(**facts, objective=objective)
             tables.append(table[[*facts, "objective", *table.columns[:-3]]])
-    text: str = pd.concat(tables).to_csv(index=False, float_format="%.6f", lineterminator="\n")
+    text: str = pd.concat(tables).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     return text
 
 

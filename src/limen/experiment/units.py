@@ -8,6 +8,7 @@ numbers: one thread each, every random number from the seed.
 from __future__ import annotations
 
 import functools
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.calibration import ClassStatistics, DegenerateClassWarning
-from limen.datasets import NAMES, Dataset, load, read
+from limen.datasets import NAMES, Dataset, DatasetError, load, read
 from limen.datasets.shapes import bring_to
 from limen.experiment.config import RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
 from limen.experiment.pulse import Pulse
+from limen.storage import ModelFileError
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Decide: TypeAlias = Callable[[list["Step"]], bool]
@@ -95,11 +97,25 @@ def data_of(config: RunConfig) -> Dataset:
     return _named(config.dataset).first(config.per_class, config.test_per_class)
 
 
+@functools.lru_cache(maxsize=2)
+def novel_of(config: RunConfig) -> NDArray[Any]:
+    """The test split of the other data set, in the shape of the known one."""
+    assert config.novel is not None
+    other = _named(config.novel).first(None, config.test_per_class)
+    known = data_of(config).X_test
+    if other.X_test.dtype != known.dtype:
+        raise DatasetError(
+            f"{config.novel} holds {other.X_test.dtype} and {config.dataset} {known.dtype}: bring "
+            "both to the same type"
+        )
+    return bring_to(other.X_test, known.shape[1:])
+
+
 def _named(dataset: str) -> Dataset:
     return load(dataset) if dataset in NAMES else read(dataset)
 
 
-def run_fold(config: RunConfig, unit: Unit, work: Path | None) -> Arrays:
+def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool = False) -> Arrays:
     """Train without one class: strangeness of the others, and of the one held out.
 
     ``known`` is infinite where the class is wrong: such a point is wrong at every cut.
@@ -113,7 +129,7 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None) -> Arrays:
         statistics, z, right = _calibrate(model, similarity, data.y_train[others])
         held_out = data.X_train[data.y_train == unit.held_out]
         novel = statistics.strangeness(model.similarity(held_out))
-    if work is not None:
+    if work is not None and keep_model:
         model.save(work / f"model-{unit.name}")
     return {
         "known": np.where(right, z, np.inf),
@@ -187,12 +203,7 @@ def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> St
     columns = np.array([known.index(c) for c in data.y_test[test].tolist()])
     confusion = np.zeros((len(known), len(known)), dtype=np.int64)
     np.add.at(confusion, (columns, won), 1)
-    if label is None:
-        assert config.novel is not None
-        other = _named(config.novel).first(None, config.test_per_class)
-        novel = bring_to(other.X_test, data.shape)
-    else:
-        novel = data.X_train[data.y_train == label]
+    novel = novel_of(config) if label is None else data.X_train[data.y_train == label]
     arrays = {
         "train": z_train,
         "train_right": right_train,
@@ -248,7 +259,11 @@ def _kept_model(work: Path | None, met: int) -> Any:
     path = work and work / f"model-{met}"
     if path is None or not (path / "manifest.json").exists():
         return None
-    return SHELSClassifier.load(path)
+    try:
+        return SHELSClassifier.load(path)
+    except ModelFileError:  # damaged: as good as not there
+        shutil.rmtree(path)
+        return None
 
 
 def _keep_step(work: Path | None, met: int, step: Step) -> None:

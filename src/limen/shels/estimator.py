@@ -221,7 +221,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 phase="training",
             )
             features, activities = observe(network, data)
-            picked = _picked(data, generator)
+            picked = _picked(data, generator).numpy()
         self.__dict__.update(
             classes_=classes,
             n_features_in_=X.shape[1],
@@ -276,8 +276,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             )
             history = list(self._accommodate()(lesson) or [])
             features, added = observe(network, new)
-            picked = _picked(new, generator)
-            stored = ClassFeatures(features[picked], new.columns[picked].numpy())
+            picked = _picked(new, generator).numpy()
+            stored = ClassFeatures(features[picked], new.columns.numpy()[picked])
             if old is not None:
                 some = _picked(old, generator)
                 old_features = features_of(network, old.inputs[some], old.format)
