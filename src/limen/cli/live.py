@@ -195,7 +195,7 @@ def clock(seconds: float) -> str:
     """A duration for people.
 
     >>> clock(42), clock(200), clock(7300)
-    ('42 s', '3 min', '2 h 1 min')
+    ('42 s', '3 min', '2 h 2 min')
     """
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -129,7 +129,9 @@ class RunConfig:
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What two runs must share to be the same run: all but what is only shown."""
-    shown = () if settings["policy_detects"] else ("objective", "alarm_batch", "alarm_level")
+    shown = {"class_names"}
+    if not settings["policy_detects"]:
+        shown |= {"objective", "alarm_batch", "alarm_level"}
     return {name: value for name, value in settings.items() if name not in shown}
 
 

@@ -165,7 +165,7 @@ def run(
     with folder.locked():
         missing = [seed for seed in seeds if not folder.record(seed).exists()]
         data = _checked_data(config)
-        stored = {**config.settings(), **_own(config, data)}
+        stored = {**config.settings(), "class_names": list(data.class_names), **_own(config, data)}
         folder.prepare(stored, len(missing))
         states = {seed: _Seed(units_of(config, data.n_classes, seed)) for seed in missing}
         for state in states.values():
@@ -239,12 +239,12 @@ def _checked_data(config: RunConfig) -> Dataset:
 
 
 def _own(config: RunConfig, data: Dataset) -> dict[str, Any]:
-    """Of data without a known name: what it was, and what its classes are called."""
+    """Of data without a known name: what it was."""
     if config.dataset in NAMES and config.novel in (None, *NAMES):
         return {}
     arrays = [data.X_train, data.y_train, data.X_test, data.y_test]
     arrays += [novel_of(config)] if config.novel else []
-    return {"data_sha256": digest(arrays), "class_names": list(data.class_names)}
+    return {"data_sha256": digest(arrays)}
 
 
 def _carry_out(
