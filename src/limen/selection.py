@@ -1,0 +1,222 @@
+"""Which score and which cut: chosen together, by what held-out and discovered classes have shown.
+
+Each class met as novel leaves a piece of evidence: known and novel accuracy at every cut. A rule
+turns pieces into one cut; a rule, and a score, is as good as the cut that the other pieces give is
+for the piece left out. Direction: a point is known if its strangeness is below the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from limen.objectives import (
+    Floats,
+    Objective,
+    ObjectiveFunction,
+    resolve_objective,
+    unknown_name,
+)
+from limen.threshold import eta_curve, search_eta
+
+AnyObjective: TypeAlias = str | Objective | ObjectiveFunction
+Combine: TypeAlias = Callable[[Sequence["Evidence"], AnyObjective], float]
+
+_POINTS = 400  # of a curve; more change no cut by anything that matters
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one class, met while it was novel, says of every cut.
+
+    Attributes
+    ----------
+    cuts, known, novel : ndarray of shape (n,)
+        Both accuracies at ascending cuts.
+    eta : float
+        The cut it asks for itself.
+    share : float
+        Of all its points, how many are novel.
+    discovered : bool
+        Whether the class was discovered, or held out.
+    label : object
+    """
+
+    cuts: Floats
+    known: Floats
+    novel: Floats
+    eta: float
+    share: float
+    discovered: bool = False
+    label: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        known: ArrayLike,
+        novel: ArrayLike,
+        objective: AnyObjective = "gmean",
+        *,
+        discovered: bool = False,
+        label: Any = None,
+    ) -> Self:
+        """From strangeness of known points (inf where the class is wrong) and of novel points."""
+        known, novel = np.asarray(known, dtype=float), np.asarray(novel, dtype=float)
+        curve = eta_curve(known, novel)
+        kept = np.linspace(0, curve.eta.size - 1, min(curve.eta.size, _POINTS)).round().astype(int)
+        return cls(
+            curve.eta[kept],
+            curve.known_accuracy[kept],
+            curve.novel_accuracy[kept],
+            search_eta(known, novel, objective).eta,
+            novel.size / (known.size + novel.size),
+            discovered,
+            label,
+        )
+
+    def value(self, eta: Any, objective: AnyObjective) -> Any:
+        """The objective at one or many cuts."""
+        known = np.interp(eta, self.cuts, self.known)
+        novel = np.interp(eta, self.cuts, self.novel)
+        resolved = resolve_objective(objective)
+        function = resolved.function(self.share) if resolved is not None else objective
+        assert callable(function)
+        return function(known, novel)
+
+
+def halving(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
+    """The paper's: the mean of the held-out classes, then half way to each discovery in turn."""
+    folds = [piece.eta for piece in evidence if not piece.discovered]
+    found = [piece.eta for piece in evidence if piece.discovered]
+    value = float(np.mean(folds or found[:1]))
+    for eta in found if folds else found[1:]:
+        value = (value + eta) / 2
+    return value
+
+
+def mean(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
+    """Every piece counts alike."""
+    return float(np.mean([piece.eta for piece in evidence]))
+
+
+def median(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
+    """One odd class cannot swing it."""
+    return float(np.median([piece.eta for piece in evidence]))
+
+
+def consensus(evidence: Sequence[Evidence], objective: AnyObjective) -> float:
+    """The cut that is best for all pieces together, by the mean of their objectives.
+
+    A piece with a flat optimum hardly cares and has little say; one with a sharp optimum has much.
+    """
+    cuts = np.unique(np.concatenate([piece.cuts for piece in evidence]))
+    total = np.sum([piece.value(cuts, objective) for piece in evidence], axis=0)
+    best = np.flatnonzero(total >= total.max() - 1e-12 * abs(total.max()))
+    return float((cuts[best[0]] + cuts[best[-1]]) / 2) if _unbroken(best) else float(cuts[best[0]])
+
+
+COMBINATIONS: Mapping[str, Combine] = {
+    "halving": halving,
+    "mean": mean,
+    "median": median,
+    "consensus": consensus,
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A score, a rule and a cut, and what made them the choice.
+
+    Attributes
+    ----------
+    score, rule : str
+    eta : float
+        The cut for that score by that rule, from all evidence.
+    expected : float
+        Mean objective over the pieces, each at the cut that the others give.
+    table : dict
+        ``(score, rule) -> expected``, for every pair considered.
+    """
+
+    score: str
+    rule: str
+    eta: float
+    expected: float
+    table: Mapping[tuple[str, str], float]
+
+
+def combine(
+    evidence: Sequence[Evidence], rule: str = "consensus", objective: AnyObjective = "gmean"
+) -> float:
+    """One cut from all evidence.
+
+    Parameters
+    ----------
+    evidence : sequence of Evidence
+        In the order in which it came.
+    rule : {"halving", "mean", "median", "consensus"}
+    objective : str, objective or callable
+
+    Examples
+    --------
+    >>> from limen.selection import Evidence, combine
+    >>> sharp = Evidence.of(known=[0.0, 0.9], novel=[1.1, 2.0])
+    >>> flat = Evidence.of(known=[0.0, 0.5], novel=[9.5, 10.0])
+    >>> combine([sharp, flat], "mean")
+    3.0
+    >>> combine([sharp, flat], "consensus")
+    1.0
+    """
+    if rule not in COMBINATIONS:
+        raise ValueError(unknown_name("rule", rule, COMBINATIONS))
+    if not evidence:
+        raise ValueError("evidence is empty: at least 1 class must have been held out")
+    return COMBINATIONS[rule](evidence, objective)
+
+
+def expected_value(
+    evidence: Sequence[Evidence], rule: str, objective: AnyObjective = "gmean"
+) -> float:
+    """Mean objective over the pieces, each at the cut that the others give by `rule`."""
+    if len(evidence) < 2:
+        return float(evidence[0].value(combine(evidence, rule, objective), objective))
+    values = []
+    for place, piece in enumerate(evidence):
+        others = [*evidence[:place], *evidence[place + 1 :]]
+        values.append(float(piece.value(combine(others, rule, objective), objective)))
+    return float(np.mean(values))
+
+
+def select(
+    evidence: Mapping[str, Sequence[Evidence]],
+    objective: AnyObjective = "gmean",
+    rules: Sequence[str] = tuple(COMBINATIONS),
+) -> Selection:
+    """The score and rule that would have done best for each class, judged by the others.
+
+    Parameters
+    ----------
+    evidence : mapping
+        Score name -> evidence gathered with that score; the same classes for every score.
+    objective : str, objective or callable
+    rules : sequence of str
+        Those to choose from. Of equally good ones the first is taken.
+    """
+    if not evidence:
+        raise ValueError("evidence is empty: at least 1 score is needed")
+    table = {
+        (score, rule): expected_value(pieces, rule, objective)
+        for score, pieces in evidence.items()
+        for rule in rules
+    }
+    score, rule = max(table, key=lambda pair: table[pair])
+    eta = combine(evidence[score], rule, objective)
+    return Selection(score, rule, eta, table[score, rule], table)
+
+
+def _unbroken(places: Any) -> bool:
+    return bool(places[-1] - places[0] == len(places) - 1)
