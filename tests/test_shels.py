@@ -1,5 +1,6 @@
 """SHELSClassifier: fit, grow, repeat bit by bit, stop cleanly, and come back from a file."""
 
+import copy
 import json
 import pickle
 import subprocess
@@ -533,3 +534,25 @@ def test_functions_are_not_stored(fitted, tmp_path):
     model = pickle.loads(pickle.dumps(fitted[0])).set_params(score=limen.shels.scores.dot)
     with pytest.raises(ModelFileError, match="score is a function"):
         model.save(tmp_path / "no.limen")
+
+
+def test_every_score_comes_from_one_embedding(fitted):
+    model, X = fitted[0], fitted[2]
+    looked = model.embedding(X)
+    np.testing.assert_array_equal(looked.features, model.features(X))
+    for score in ("dot", "knn", "map-knn", "deep-knn"):
+        np.testing.assert_allclose(
+            model.similarity_of_features(looked, score), model.similarity(X, score)
+        )
+    with pytest.raises(ValueError, match="needs the embedding"):
+        model.similarity_of_features(looked.features, "deep-knn")
+
+
+def test_deep_scores_survive_saving_and_a_new_class(fitted, tmp_path):
+    _, X, X_test, y, _ = fitted
+    model = copy.deepcopy(fitted[0]).set_params(score="deep-knn", accommodation="prototype")
+    model.add_class(X[y == 0], 99, memory=(X, y))
+    model.save(tmp_path / "model")
+    again = SHELSClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
+    assert again.similarity(X_test).shape == (len(X_test), 5)

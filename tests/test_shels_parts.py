@@ -18,7 +18,18 @@ from limen.shels.losses import (
     soft_freeze,
 )
 from limen.shels.network import PRESETS
-from limen.shels.scores import SCORES, cosine, dot, energy, knn, mahalanobis, msp, prototype
+from limen.shels.scores import (
+    DEEP_SCORES,
+    SCORES,
+    Embedding,
+    cosine,
+    dot,
+    energy,
+    knn,
+    mahalanobis,
+    msp,
+    prototype,
+)
 from limen.shels.training import Data, features_of, observe
 
 
@@ -300,3 +311,32 @@ def test_bad_inputs_are_named(call, message):
 
 def test_the_networks_shape_settles_an_open_layout():
     assert understood((2, 3, 5, 3), expected=(3, 3, 5)).layout == "nhwc"
+
+
+def test_deep_scores_are_the_cosine_with_the_kth_nearest_example():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 15)
+    stored = ClassFeatures(rng.random((30, 4)), labels, rng.random((30, 9)))
+    points = Embedding(rng.random((7, 4)), rng.random((7, 9)))
+
+    def unit(v):
+        return v / np.linalg.norm(v, axis=1, keepdims=True)
+
+    by_maps = unit(points.maps) @ unit(stored.maps).T
+    by_features = unit(points.features) @ unit(stored.features).T
+    for name, cosines in (("map-knn", by_maps), ("deep-knn", (by_maps + by_features) / 2)):
+        found = DEEP_SCORES[name](points, np.zeros((2, 4)), stored)
+        for c in range(2):
+            tenth = np.sort(cosines[:, labels == c], axis=1)[:, -10]
+            np.testing.assert_allclose(found[:, c], tenth, rtol=1e-6)
+
+
+def test_maps_are_what_the_last_hidden_layer_is_computed_from():
+    generator = torch.Generator().manual_seed(0)
+    net = SHELSNetwork(NetworkConfig((1, 8, 8), ((4,), (6,)), (5,)), 2, generator)
+    layers = net.activations(torch.rand(3, 1, 8, 8, generator=generator))
+    again = torch.relu(net.linears[0](net.maps(layers)))
+    torch.testing.assert_close(again, layers[-1])
+    flat = SHELSNetwork(NetworkConfig.mlp(7, (6, 5)), 2, generator)
+    layers = flat.activations(torch.rand(3, 7, generator=generator))
+    torch.testing.assert_close(torch.relu(flat.linears[1](flat.maps(layers))), layers[-1])

@@ -188,7 +188,17 @@ _CHOICES = {
     "preset": tuple(_PRESETS),
     "objective": OBJECTIVES,
     "accommodation": ACCOMMODATIONS,
-    "score": ("dot", "cosine", "prototype", "mahalanobis", "knn", "energy", "msp"),
+    "score": (
+        "dot",
+        "cosine",
+        "prototype",
+        "mahalanobis",
+        "knn",
+        "map-knn",
+        "deep-knn",
+        "energy",
+        "msp",
+    ),
 }
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "str": (str,),

@@ -23,11 +23,19 @@ from limen.shels.accommodation import ACCOMMODATIONS, Accommodation, Lesson
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import group_sparsity
 from limen.shels.network import PRESETS, NetworkConfig, SHELSNetwork
-from limen.shels.scores import SCORES, ClassFeatures, Floats, Score
-from limen.shels.training import Data, features_of, observe, thread_count, train
+from limen.shels.scores import DEEP_SCORES, SCORES, ClassFeatures, Embedding, Floats, Score
+from limen.shels.training import (
+    Data,
+    embedding_of,
+    features_of,
+    observe,
+    thread_count,
+    train,
+)
 from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
 
-_STORED_EXAMPLES = 500  # features kept of each class, for the scores that need them
+_STORED_EXAMPLES = 200  # features kept of each class, for the scores that need them
+_SCORE_NAMES = (*SCORES, *DEEP_SCORES)
 
 # What the paper trains with.
 _TRAINING: Mapping[str, Mapping[str, Any]] = {
@@ -70,8 +78,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         Default: ``lr / 2`` for soft freezing (``lr / 10`` with ``config="mnist"``), `lr` otherwise.
     score : str or callable, default="dot"
         What `similarity` returns: ``"dot"`` (the paper's), ``"cosine"``, ``"prototype"``,
-        ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, or a function of (features, rows,
-        stored) that gives one column per class.
+        ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, ``"map-knn"``, ``"deep-knn"``, or a
+        function of (features, rows, stored) that gives one column per class.
     device : str, default="auto"
         Where torch computes: ``"auto"`` takes a GPU if there is one.
     threads : int, optional
@@ -94,7 +102,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     activities_ : list of tensor
         How active each node of each hidden layer is on what was learnt.
     stored_ : ClassFeatures
-        Features of up to 500 examples of each class.
+        Features and maps of up to 200 examples of each class.
 
     Examples
     --------
@@ -191,7 +199,10 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
 
     def fit_similarity(self, X: Any, y: Any) -> Floats:
         """`fit`, then `similarity` of X from the look at all data that `fit` takes anyway."""
-        return self.similarity_of_features(self._fit(X, y))
+        features = self._fit(X, y)
+        if self.score_function in DEEP_SCORES:
+            return self.similarity(X)
+        return self.similarity_of_features(features)
 
     def _fit(self, X: Any, y: Any) -> Floats:
         """Learn, and return the features of X."""
@@ -221,13 +232,13 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 phase="training",
             )
             features, activities = observe(network, data)
-            picked = _picked(data, generator).numpy()
+            picked = _picked(data, generator)
         self.__dict__.update(
             classes_=classes,
             n_features_in_=X.shape[1],
             network_=network,
             activities_=activities,
-            stored_=ClassFeatures(features[picked], columns[picked]),
+            stored_=_stored(network, data, picked),
             input_format_=format_,
             history_=history,
             _generator_state=generator.get_state(),
@@ -275,13 +286,10 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 report=report,
             )
             history = list(self._accommodate()(lesson) or [])
-            features, added = observe(network, new)
-            picked = _picked(new, generator).numpy()
-            stored = ClassFeatures(features[picked], new.columns.numpy()[picked])
+            _, added = observe(network, new)
+            stored = _stored(network, new, _picked(new, generator))
             if old is not None:
-                some = _picked(old, generator)
-                old_features = features_of(network, old.inputs[some], old.format)
-                stored = ClassFeatures(old_features, old.columns[some].numpy()).append(stored)
+                stored = _stored(network, old, _picked(old, generator)).append(stored)
         self.__dict__.update(
             classes_=np.append(self.classes_, np.asarray([label])),
             network_=network,
@@ -324,6 +332,13 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         with thread_count(self.threads):
             return features_of(self.network_, inputs, self.input_format_)
 
+    def embedding(self, X: Any) -> Embedding:
+        """Features and the maps they are computed from; every score can be had from it."""
+        check_is_fitted(self)
+        inputs = self.input_format_.tensor(np.asarray(X))
+        with thread_count(self.threads):
+            return embedding_of(self.network_, inputs, self.input_format_)
+
     def similarity(self, X: Any, score: str | Score | None = None) -> Floats:
         """Similarity to each class of ``classes_``, (n, C). Higher = more familiar.
 
@@ -333,20 +348,32 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         score : str or callable, optional
             Another score than the estimator's.
         """
-        return self.similarity_of_features(self.features(X), score)
+        chosen = self.score_function if score is None else score
+        looked = self.embedding(X) if chosen in DEEP_SCORES else self.features(X)
+        return self.similarity_of_features(looked, chosen)
 
-    def similarity_of_features(self, features: Floats, score: str | Score | None = None) -> Floats:
-        """`similarity` from features computed before, (n, d) to (n, C)."""
+    def similarity_of_features(
+        self, features: Floats | Embedding, score: str | Score | None = None
+    ) -> Floats:
+        """`similarity` from features (n, d) or an `embedding` computed before, to (n, C)."""
         check_is_fitted(self)
         chosen = self.score_function if score is None else score
-        function = chosen if callable(chosen) else SCORES.get(chosen)
-        if function is None:
-            raise ValueError(unknown_name("score", chosen, SCORES))
         rows = self.network_.rows.detach().cpu().numpy()
-        scores = np.asarray(function(features, rows, self.stored_))
-        if scores.shape != (len(features), len(self.classes_)):
+        plain = features.features if isinstance(features, Embedding) else features
+        if chosen in DEEP_SCORES:
+            if not isinstance(features, Embedding):
+                raise ValueError(f"score={chosen!r} needs the embedding, features do not do")
+            if len(self.stored_.maps) == 0:
+                raise ValueError(f"score={chosen!r} needs stored maps: fit the model anew")
+            scores = DEEP_SCORES[str(chosen)](features, rows, self.stored_)
+        else:
+            function = chosen if callable(chosen) else SCORES.get(chosen)
+            if function is None:
+                raise ValueError(unknown_name("score", chosen, _SCORE_NAMES))
+            scores = np.asarray(function(plain, rows, self.stored_))
+        if scores.shape != (len(plain), len(self.classes_)):
             raise ValueError(
-                f"score must give one column per class, ({len(features)}, {len(self.classes_)}), "
+                f"score must give one column per class, ({len(plain)}, {len(self.classes_)}), "
                 f"got {scores.shape}"
             )
         return scores
@@ -389,8 +416,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(unknown_name("config", self.config, PRESETS))
         if not callable(self.accommodation) and self.accommodation not in ACCOMMODATIONS:
             raise ValueError(unknown_name("accommodation", self.accommodation, ACCOMMODATIONS))
-        if not callable(self.score_function) and self.score_function not in SCORES:
-            raise ValueError(unknown_name("score", self.score_function, SCORES))
+        if not callable(self.score_function) and self.score_function not in _SCORE_NAMES:
+            raise ValueError(unknown_name("score", self.score_function, _SCORE_NAMES))
         whole = (("epochs", 0), ("batch_size", 1), ("accommodation_epochs", 0), ("threads", 1))
         for name, least in whole:
             value = getattr(self, name)
@@ -452,6 +479,11 @@ def _config_for(format_: InputFormat) -> NetworkConfig:
     if len(format_.shape) == 1:
         return NetworkConfig.mlp(*format_.shape)
     return NetworkConfig.for_shape(*format_.shape)
+
+
+def _stored(network: SHELSNetwork, data: Data, picked: torch.Tensor) -> ClassFeatures:
+    looked = embedding_of(network, data.inputs[picked], data.format)
+    return ClassFeatures(looked.features, data.columns[picked].numpy(), looked.maps)
 
 
 def _picked(data: Data, generator: torch.Generator) -> torch.Tensor:

@@ -41,6 +41,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays |= {f"activity.{i}": a.cpu().numpy() for i, a in enumerate(model.activities_)}
     arrays["stored.features"] = model.stored_.features
     arrays["stored.labels"] = model.stored_.labels
+    arrays["stored.maps"] = model.stored_.maps
     arrays["generator"] = model._generator_state.numpy()
     return facts, arrays
 
@@ -73,13 +74,20 @@ def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
         n_features_in_=input_format.shape[1 if input_format.layout[1] == "h" else 0],
         network_=network,
         activities_=activities,
-        stored_=ClassFeatures(arrays["stored.features"], arrays["stored.labels"]),
+        stored_=_stored(arrays),
         input_format_=input_format,
         history_=list(facts["history"]),
         _generator_state=generator_from(torch.from_numpy(arrays["generator"])).get_state(),
     )
     _check(model)
     return model
+
+
+def _stored(arrays: Mapping[str, NDArray[Any]]) -> ClassFeatures:
+    parts = (arrays["stored.features"], arrays["stored.labels"])
+    # Files written before there were maps have none.
+    maps = arrays.get("stored.maps")
+    return ClassFeatures(*parts) if maps is None else ClassFeatures(*parts, maps)
 
 
 def _check(model: Any) -> None:
@@ -90,6 +98,8 @@ def _check(model: Any) -> None:
         raise ValueError("there must be one activity per node")
     if stored.features.shape != (len(stored.labels), network.rows.shape[1]):
         raise ValueError("stored features must be as many as their labels, and as long as a row")
+    if len(stored.maps) not in (0, len(stored.labels)) or stored.maps.ndim != 2:
+        raise ValueError("stored maps must be as many as their labels")
     if set(stored.labels.tolist()) != set(range(len(classes))):
         raise ValueError("there must be stored features of every class")
     if classes.ndim != 1 or len(np.unique(classes)) != len(classes):

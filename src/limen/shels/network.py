@@ -150,6 +150,13 @@ class SHELSNetwork(nn.Module):
             outputs.append(x)
         return outputs
 
+    def maps(self, activations: Activations) -> Tensor:
+        """What the last hidden layer is computed from, (n, D): pooled maps, or the layer below."""
+        convolutions = len(self.convolutions)
+        if convolutions and len(self.linears) == 1:
+            return functional.max_pool2d(activations[convolutions - 1], 2).flatten(1)
+        return activations[max(len(activations) - 2, 0)].flatten(1)
+
     def cosines(self, features: Tensor) -> Tensor:
         return functional.linear(functional.normalize(features), functional.normalize(self.rows))
 

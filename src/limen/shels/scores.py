@@ -6,8 +6,8 @@ Direction: higher = more familiar. The same calibration and search serve all of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,18 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
 _CHUNK = 2048
+
+
+class Embedding(NamedTuple):
+    """What a network makes of inputs.
+
+    features : (n, d), the last hidden activations. maps : (n, D), what they are computed from: the
+    last convolution's maps, pooled. Maps know more of what an input looks like, features more of
+    what it is.
+    """
+
+    features: Floats
+    maps: Floats
 
 
 @dataclass(frozen=True)
@@ -26,10 +38,13 @@ class ClassFeatures:
     features : ndarray (m, d)
     labels : ndarray (m,)
         Column of the class, 0 to C - 1.
+    maps : ndarray (m, D)
+        Of the same examples; see `Embedding`. Of length 0 where there are none.
     """
 
     features: Floats
     labels: NDArray[np.intp]
+    maps: Floats = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
 
     def means(self) -> Floats:
         """Mean feature of each class, (C, d)."""
@@ -44,19 +59,23 @@ class ClassFeatures:
     def refreshed(self, other: ClassFeatures) -> ClassFeatures:
         """Those of `other`, and of the classes it lacks the present ones."""
         kept = ~np.isin(self.labels, other.labels)
-        return ClassFeatures(self.features[kept], self.labels[kept]).append(other)
+        maps = self.maps[kept] if len(self.maps) else self.maps
+        return ClassFeatures(self.features[kept], self.labels[kept], maps).append(other)
 
     def copy(self) -> ClassFeatures:
-        return ClassFeatures(self.features.copy(), self.labels.copy())
+        return ClassFeatures(self.features.copy(), self.labels.copy(), self.maps.copy())
 
     def append(self, other: ClassFeatures) -> ClassFeatures:
+        both = len(self.maps) == len(self.labels) and len(other.maps) == len(other.labels)
         return ClassFeatures(
             np.concatenate([self.features, other.features]),
             np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.maps, other.maps]) if both else np.empty((0, 0), np.float32),
         )
 
 
 Score: TypeAlias = Callable[[Floats, Floats, ClassFeatures], Floats]
+DeepScore: TypeAlias = Callable[[Embedding, Floats, ClassFeatures], Floats]
 
 
 def dot(features: Floats, rows: Floats, stored: ClassFeatures | None = None) -> Floats:  # noqa: ARG001
@@ -102,13 +121,30 @@ def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int = 10) -> F
 
     Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
     """
-    points, columns = _unit(features), []
-    for c in range(len(rows)):
-        examples = _unit(stored.of_class(c))
-        place = max(len(examples) - k, 0)
+    return _nearest(_unit(features), _unit(stored.features), stored.labels, len(rows), k)
+
+
+def map_knn(embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+    """`knn` on the maps that features are computed from."""
+    return _nearest(_unit(embedding.maps), _unit(stored.maps), stored.labels, len(rows), k)
+
+
+def deep_knn(embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+    """`knn` on features and maps side by side, each of length one: the mean of both cosines."""
+    points = np.hstack([_unit(embedding.features), _unit(embedding.maps)])
+    examples = np.hstack([_unit(stored.features), _unit(stored.maps)])
+    return _nearest(points, examples, stored.labels, len(rows), k) / 2
+
+
+def _nearest(points: Floats, examples: Floats, labels: Any, n_classes: int, k: int) -> Floats:
+    """Cosine with the k-th nearest example of each class, (n, C)."""
+    columns = []
+    for c in range(n_classes):
+        mine = examples[labels == c]
+        place = max(len(mine) - k, 0)
         column = np.empty(len(points))
         for start in range(0, len(points), _CHUNK):
-            cosines = points[start : start + _CHUNK] @ examples.T
+            cosines = points[start : start + _CHUNK] @ mine.T
             column[start : start + _CHUNK] = np.partition(cosines, place, axis=1)[:, place]
         columns.append(column)
     return np.stack(columns, axis=1)
@@ -148,6 +184,10 @@ SCORES: Mapping[str, Score] = {
     "energy": energy,
     "msp": msp,
 }
+
+
+# These look below the features as well.
+DEEP_SCORES: Mapping[str, DeepScore] = {"map-knn": map_knn, "deep-knn": deep_knn}
 
 
 def _unit(vectors: Floats) -> Floats:

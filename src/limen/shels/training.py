@@ -15,7 +15,7 @@ from torch import Tensor
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import cosine_cross_entropy, node_activity
 from limen.shels.network import SHELSNetwork
-from limen.shels.scores import Floats
+from limen.shels.scores import Embedding, Floats
 
 Event: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[Event], None]
@@ -104,25 +104,35 @@ def train(
 @torch.inference_mode()
 def features_of(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> Floats:
     """Features (n, d) of every input, in batches."""
-    out = np.empty((len(inputs), network.rows.shape[1]), dtype=np.float32)
+    parts = [layers[-1].cpu().numpy() for layers in _looks(network, inputs, format)]
+    return np.concatenate(parts) if parts else np.empty((0, network.rows.shape[1]), np.float32)
+
+
+@torch.inference_mode()
+def embedding_of(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> Embedding:
+    """Features and maps of every input, in batches."""
+    features, maps = [], []
+    for layers in _looks(network, inputs, format):
+        features.append(layers[-1].cpu().numpy())
+        maps.append(network.maps(layers).cpu().numpy())
+    return Embedding(np.concatenate(features), np.concatenate(maps))
+
+
+def _looks(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> Iterator[list[Tensor]]:
+    """Activations of every layer, batch by batch."""
     for start in range(0, len(inputs), _INFERENCE_BATCH):
-        x = format.batch(inputs[start : start + _INFERENCE_BATCH]).to(network.rows.device)
-        out[start : start + len(x)] = network.activations(x)[-1].cpu().numpy()
-    return out
+        x = format.batch(inputs[start : start + _INFERENCE_BATCH])
+        yield network.activations(x.to(network.rows.device))
 
 
 @torch.inference_mode()
 def observe(network: SHELSNetwork, data: Data) -> tuple[Floats, list[Tensor]]:
     """In one pass, features (n, d) of every input and how active each hidden node is on them."""
-    features = np.empty((len(data), network.rows.shape[1]), dtype=np.float32)
-    sums: list[Tensor] = []
-    for start in range(0, len(data), _INFERENCE_BATCH):
-        x = data.format.batch(data.inputs[start : start + _INFERENCE_BATCH])
-        layers = network.activations(x.to(network.rows.device))
-        features[start : start + len(x)] = layers[-1].cpu().numpy()
-        parts = [layer.sum(dim=0) for layer in layers]
-        sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
-    return features, node_activity([total / len(data) for total in sums])
+    features, sums = [], [torch.zeros(())] * len(network.biases())
+    for layers in _looks(network, data.inputs, data.format):
+        features.append(layers[-1].cpu().numpy())
+        sums = [total + layer.sum(dim=0) for total, layer in zip(sums, layers, strict=True)]
+    return np.concatenate(features), node_activity([total / len(data) for total in sums])
 
 
 @contextlib.contextmanager
