@@ -556,3 +556,25 @@ def test_deep_scores_survive_saving_and_a_new_class(fitted, tmp_path):
     again = SHELSClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
     assert again.similarity(X_test).shape == (len(X_test), 5)
+
+
+def test_scale_and_augmentation_are_settings_like_others(tmp_path):
+    X, X_test, y, y_test = digits(0, 1, 2)
+    plain = small(random_state=0).fit(X, y)
+    changed = small(random_state=0, scale=10.0, augment="shift").fit(X, y)
+    again = small(random_state=0, scale=10.0, augment="shift").fit(X, y)
+    np.testing.assert_array_equal(changed.similarity(X_test), again.similarity(X_test))
+    assert not np.allclose(changed.similarity(X_test), plain.similarity(X_test))
+    assert changed.score(X_test, y_test) > 0.9
+    changed.save(tmp_path / "model")
+    assert SHELSClassifier.load(tmp_path / "model").scale == 10.0
+    with pytest.raises(ValueError, match="Did you mean 'shift-flip'"):
+        small(augment="shift_flip").fit(X, y)
+    with pytest.raises(ValueError, match="scale must be positive"):
+        small(scale=0).fit(X, y)
+
+
+def test_feature_rows_are_not_augmented():
+    X, y = load_wine(return_X_y=True)
+    one, other = (small(config=None, random_state=0, augment=a).fit(X, y) for a in (None, "shift"))
+    np.testing.assert_array_equal(one.similarity(X), other.similarity(X))

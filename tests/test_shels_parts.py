@@ -9,6 +9,7 @@ from scipy.spatial.distance import mahalanobis as scipy_mahalanobis
 from sklearn.covariance import ledoit_wolf
 
 from limen.shels import ClassFeatures, InputFormat, NetworkConfig, SHELSNetwork
+from limen.shels.augmentation import flip, shift
 from limen.shels.losses import (
     cosine_cross_entropy,
     depth_weights,
@@ -340,3 +341,28 @@ def test_maps_are_what_the_last_hidden_layer_is_computed_from():
     flat = SHELSNetwork(NetworkConfig.mlp(7, (6, 5)), 2, generator)
     layers = flat.activations(torch.rand(3, 7, generator=generator))
     torch.testing.assert_close(torch.relu(flat.linears[1](flat.maps(layers))), layers[-1])
+
+
+def test_augmentations_move_and_mirror_and_nothing_else():
+    x = torch.zeros(64, 1, 16, 16)
+    x[:, 0, 8, 5] = 1
+    flipped = flip(x, torch.Generator().manual_seed(0))
+    at = flipped.flatten(2).argmax(dim=2)[:, 0] % 16
+    assert set(at.tolist()) == {5, 10}
+    places = set()
+    for seed in range(40):
+        moved = shift(x, torch.Generator().manual_seed(seed))
+        assert moved.shape == x.shape
+        assert moved.sum() == 64
+        place = moved.flatten(2).argmax(dim=2)[:, 0]
+        rows, columns = place // 16, place % 16
+        assert len(set(rows.tolist())) == len(set(columns.tolist())) == 1
+        places.add((int(rows[0]), int(columns[0])))
+    assert {row for row, _ in places} == {6, 7, 8, 9, 10}
+    assert {column for _, column in places} == {3, 4, 5, 6, 7}
+
+
+def test_scale_multiplies_the_logits():
+    cosines, target = torch.tensor([[0.6, 0.1]]), torch.tensor([0])
+    by_hand = math.log(1 + math.exp(10 * (0.1 - 0.6)))
+    assert cosine_cross_entropy(cosines, target, 10.0).item() == pytest.approx(by_hand, rel=1e-5)

@@ -32,7 +32,7 @@ class Lesson:
         How active each node of each hidden layer is on what was learnt so far.
     stored : ClassFeatures
         Features of stored examples of the old classes.
-    epochs, lr, batch_size, alpha, beta
+    epochs, lr, batch_size, alpha, beta, scale, augment
         As given to the estimator, or its defaults.
     generator, report
         For random draws and for progress.
@@ -48,6 +48,8 @@ class Lesson:
     batch_size: int
     alpha: float
     beta: float
+    scale: float
+    augment: str | None
     generator: torch.Generator
     report: Report
 
@@ -138,6 +140,8 @@ def _train(
         report=lesson.report,
         phase="accommodation",
         draw=draw,
+        scale=lesson.scale,
+        augment=lesson.augment,
     )
 
 

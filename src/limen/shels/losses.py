@@ -11,9 +11,9 @@ from torch.nn import functional
 from limen.shels.network import Activations
 
 
-def cosine_cross_entropy(cosines: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy with the cosines themselves as logits: no scale, no bias."""
-    return functional.cross_entropy(cosines, target)
+def cosine_cross_entropy(cosines: Tensor, target: Tensor, scale: float = 1.0) -> Tensor:
+    """Cross-entropy with the cosines as logits: no bias and, in the paper, no scale."""
+    return functional.cross_entropy(scale * cosines, target)
 
 
 def depth_weights(layers: int) -> list[float]:

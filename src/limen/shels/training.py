@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limen.shels.augmentation import AUGMENTATIONS
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import cosine_cross_entropy, node_activity
 from limen.shels.network import SHELSNetwork
@@ -57,10 +58,13 @@ def train(
     report: Report,
     phase: str,
     draw: Callable[[], Tensor] | None = None,
+    scale: float = 1.0,
+    augment: str | None = None,
 ) -> list[Event]:
     """Minimise cosine cross-entropy plus `penalty` with Adam; a record of each epoch.
 
-    `draw` gives the rows of an epoch in order; by default all of them, shuffled.
+    `draw` gives the rows of an epoch in order; by default all of them, shuffled. `scale` multiplies
+    the cosines; `augment` names what is done to every batch.
     """
     device = network.rows.device
     optimiser = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
@@ -71,8 +75,10 @@ def train(
         loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
         for step, index in enumerate(rows.split(batch_size)):
             x, target = (part.to(device) for part in data.batch(index))
+            if augment is not None:
+                x = AUGMENTATIONS[augment](x, generator)
             _, cosines = network(x, generator)
-            loss = cosine_cross_entropy(cosines, target) + penalty()
+            loss = cosine_cross_entropy(cosines, target, scale) + penalty()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
