@@ -518,11 +518,12 @@ def test_own_data_that_changed_is_another_run(blobs, tmp_path):
         run(tiny(path, epochs=1), range(2), tmp_path / "out")
 
 
-def test_a_damaged_model_is_trained_again(blobs, tmp_path):
+@pytest.mark.parametrize("damaged", [["model-5"], ["model-4", "model-5"]])
+def test_a_damaged_model_is_trained_again(blobs, tmp_path, damaged):
     config, unit = tiny(blobs), Unit(0, None)
     whole = run_stream(config, unit, tmp_path)
     (tmp_path / "step-5.npz").unlink()
-    for path in (tmp_path / "model-5").glob("weights*"):
+    for path in (path for name in damaged for path in (tmp_path / name).glob("weights*")):
         path.write_bytes(path.read_bytes()[:100])
     again = run_stream(config, unit, tmp_path)
     np.testing.assert_array_equal(whole[1].arrays["test"], again[1].arrays["test"])

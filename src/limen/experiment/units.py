@@ -12,7 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -149,24 +149,16 @@ def run_stream(
     data = data_of(config)
     first, coming = class_order(config, data.n_classes, unit.seed)
     to_face: list[int | None] = [*coming] or [None]
-    model: Any = None
     steps: list[Step] = []
     with Pulse(work, unit) as pulse:
+        models = _Models(config, unit, data, work, pulse)
         for number, label in enumerate(to_face):
             step = _kept_step(work, len(first) + number)
             if step is None:
                 start = time.perf_counter()
-                before = model or _kept_model(work, len(first) + number - 1)
-                model = _kept_model(work, len(first) + number)
-                history: list[Any] = []
-                if model is None:
-                    seen = len(before.history_) if before else 0
-                    model = _next_model(config, unit, data, before, steps, pulse)
-                    history = model.history_[seen:]
-                    if work is not None:
-                        model.save(work / f"model-{len(first) + number}")
+                model = models.after(steps)
                 step = _face(model, config, data, label)
-                step.arrays["seconds"] = _seconds(history, start)
+                step.arrays["seconds"] = _seconds(models.history, start)
                 _keep_step(work, len(first) + number, step)
             last = number == len(to_face) - 1
             learnt = None if last else decide is None or decide([*steps, step])
@@ -174,22 +166,50 @@ def run_stream(
     return steps
 
 
-def _next_model(
-    config: RunConfig, unit: Unit, data: Dataset, before: Any, steps: list[Step], pulse: Pulse
-) -> Any:
-    """The first model, or the one before with the class it faced last learnt."""
-    if before is None:
-        known = np.isin(data.y_train, class_order(config, data.n_classes, unit.seed)[0])
-        return _network(config, unit, pulse).fit(data.X_train[known], data.y_train[known])
-    if steps[-1].learnt:
+@dataclass
+class _Models:
+    """The model of every step: as kept, or made from the one before."""
+
+    config: RunConfig
+    unit: Unit
+    data: Dataset
+    work: Path | None
+    pulse: Pulse
+    latest: tuple[int, Any] = (-1, None)  # how many steps it has behind it, and the model
+    history: list[Any] = field(default_factory=list)  # of the training for the latest
+
+    def after(self, steps: list[Step]) -> Any:
+        """The model once these steps are taken."""
+        if self.latest[0] == len(steps):
+            return self.latest[1]
+        first = class_order(self.config, self.data.n_classes, self.unit.seed)[0]
+        met, self.history = len(first) + len(steps), []
+        model = _kept_model(self.work, met)
+        if model is None:
+            before = self.after(steps[:-1]) if steps else None
+            seen = len(before.history_) if before else 0
+            model = self._learn(before, steps[-1]) if before else self._start(first)
+            self.history = model.history_[seen:]
+            if self.work is not None:
+                model.save(self.work / f"model-{met}")
+        self.latest = (len(steps), model)
+        return model
+
+    def _start(self, first: list[int]) -> Any:
+        known = np.isin(self.data.y_train, first)
+        network = _network(self.config, self.unit, self.pulse)
+        return network.fit(self.data.X_train[known], self.data.y_train[known])
+
+    def _learn(self, model: Any, step: Step) -> Any:
+        if not step.learnt:
+            return model
+        X, y = self.data.X_train, self.data.y_train
         memory = None
-        if config.accommodation != "soft-freeze":  # which must do without
-            known = np.isin(data.y_train, before.classes_)
-            memory = (data.X_train[known], data.y_train[known])
-        label = steps[-1].next
-        before.set_params(progress=pulse)
-        return before.add_class(data.X_train[data.y_train == label], label, memory)
-    return before
+        if self.config.accommodation != "soft-freeze":  # which must do without
+            known = np.isin(y, model.classes_)
+            memory = (X[known], y[known])
+        model.set_params(progress=self.pulse)
+        return model.add_class(X[y == step.next], step.next, memory)
 
 
 def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> Step:
