@@ -578,3 +578,18 @@ def test_feature_rows_are_not_augmented():
     X, y = load_wine(return_X_y=True)
     one, other = (small(config=None, random_state=0, augment=a).fit(X, y) for a in (None, "shift"))
     np.testing.assert_array_equal(one.similarity(X), other.similarity(X))
+
+
+def test_a_normalised_network_learns_saves_and_grows(tmp_path):
+    X, X_test, y, y_test = digits(0, 1, 2, 3)
+    config = NetworkConfig((1, 8, 8), ((16,), (16,)), (32,), norm=True)
+    old = y < 3
+    settings = {"config": config, "epochs": 6, "schedule": "one-cycle", "scale": 10.0}
+    model = small(**settings, accommodation="replay").fit(X[old], y[old])
+    model.add_class(X[y == 3], 3, memory=(X[old], y[old]))
+    assert model.score(X_test, y_test) > 0.9
+    model.save(tmp_path / "model")
+    again = SHELSClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
+    with pytest.raises(ValueError, match="Did you mean 'one-cycle'"):
+        small(schedule="onecycle").fit(X, y)

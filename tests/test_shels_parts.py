@@ -366,3 +366,36 @@ def test_scale_multiplies_the_logits():
     cosines, target = torch.tensor([[0.6, 0.1]]), torch.tensor([0])
     by_hand = math.log(1 + math.exp(10 * (0.1 - 0.6)))
     assert cosine_cross_entropy(cosines, target, 10.0).item() == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_batch_normalisation_uses_the_batch_in_training_and_what_it_saw_afterwards():
+    generator = torch.Generator().manual_seed(0)
+    net = SHELSNetwork(NetworkConfig((1, 8, 8), ((4,),), (5,), norm=True), 2, generator)
+    x = 3 + torch.rand(64, 1, 8, 8, generator=generator)
+    plain = net.convolutions[0](x)
+    mean, variance = plain.mean(dim=(0, 2, 3)), plain.var(dim=(0, 2, 3))
+    in_training = net.activations(x, generator)[0]
+    by_hand = (plain - mean[:, None, None]) / (
+        plain.var((0, 2, 3), False)[:, None, None] + 1e-5
+    ).sqrt()
+    torch.testing.assert_close(in_training, by_hand.relu(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(net.norms[0].mean, 0.1 * mean)
+    torch.testing.assert_close(net.norms[0].variance, 0.9 + 0.1 * variance)
+    before = net.norms[0].mean.clone()
+    net.activations(x)
+    torch.testing.assert_close(net.norms[0].mean, before)  # scoring changes nothing
+
+
+def test_the_cycle_rises_to_the_learning_rate_and_falls_to_nearly_nothing():
+    from limen.shels.training import _one_cycle
+
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    cycle, rates = _one_cycle(optimiser, 100), []
+    for _ in range(100):
+        rates.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        cycle.step()
+    assert rates[0] == pytest.approx(0.02)
+    assert max(rates) == rates[20] == pytest.approx(0.5)
+    assert rates[60] == pytest.approx(0.25)
+    assert rates[-1] < 0.001

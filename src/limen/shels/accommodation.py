@@ -32,7 +32,7 @@ class Lesson:
         How active each node of each hidden layer is on what was learnt so far.
     stored : ClassFeatures
         Features of stored examples of the old classes.
-    epochs, lr, batch_size, alpha, beta, scale, augment
+    epochs, lr, batch_size, alpha, beta, scale, augment, schedule
         As given to the estimator, or its defaults.
     generator, report
         For random draws and for progress.
@@ -50,6 +50,7 @@ class Lesson:
     beta: float
     scale: float
     augment: str | None
+    schedule: str
     generator: torch.Generator
     report: Report
 
@@ -142,6 +143,7 @@ def _train(
         draw=draw,
         scale=lesson.scale,
         augment=lesson.augment,
+        schedule=lesson.schedule,
     )
 
 

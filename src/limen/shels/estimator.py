@@ -36,6 +36,7 @@ from limen.shels.training import (
 from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
 
 _STORED_EXAMPLES = 200  # features kept of each class, for the scores that need them
+_SCHEDULES = ("constant", "one-cycle")
 _SCORE_NAMES = (*SCORES, *DEEP_SCORES)
 
 # What the paper trains with.
@@ -76,6 +77,9 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     augment : {"shift", "flip", "shift-flip"}, optional
         What is done to training images, drawn anew for every batch: moved by up to an eighth of
         their size, mirrored left to right.
+    schedule : {"constant", "one-cycle"}, default="constant"
+        Of the learning rate: always `lr`, or up to it in the first fifth of the steps and down to
+        nearly nothing in the rest.
     accommodation : {"soft-freeze", "replay", "prototype"} or callable, default="soft-freeze"
         How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; a row
         that points to the class's mean, without training. Or a function of a `limen.shels.Lesson`.
@@ -145,6 +149,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         beta: float = 3000.0,
         scale: float = 1.0,
         augment: str | None = None,
+        schedule: str = "constant",
         accommodation: str | Accommodation = "soft-freeze",
         accommodation_epochs: int | None = None,
         accommodation_lr: float | None = None,
@@ -162,6 +167,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.beta = beta
         self.scale = scale
         self.augment = augment
+        self.schedule = schedule
         self.accommodation = accommodation
         self.accommodation_epochs = accommodation_epochs
         self.accommodation_lr = accommodation_lr
@@ -243,6 +249,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 phase="training",
                 scale=self.scale,
                 augment=self.augment if len(format_.shape) == 3 else None,
+                schedule=self.schedule,
             )
             features, activities = observe(network, data)
             picked = _picked(data, generator)
@@ -297,6 +304,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 beta=self.beta,
                 scale=self.scale,
                 augment=self.augment if len(self.input_format_.shape) == 3 else None,
+                schedule=self.schedule,
                 generator=generator,
                 report=report,
             )
@@ -444,6 +452,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)!r}")
         if self.augment is not None and self.augment not in AUGMENTATIONS:
             raise ValueError(unknown_name("augment", self.augment, AUGMENTATIONS))
+        if self.schedule not in _SCHEDULES:
+            raise ValueError(unknown_name("schedule", self.schedule, _SCHEDULES))
         for name in ("lr", "scale", "accommodation_lr"):
             value = getattr(self, name)
             if not (value is None and name == "accommodation_lr") and not value > 0:

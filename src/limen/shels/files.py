@@ -121,4 +121,5 @@ def _config(state: Mapping[str, Any]) -> NetworkConfig:
         tuple(tuple(block) for block in state["blocks"]),
         tuple(state["hidden"]),
         float(state["dropout"]),
+        bool(state.get("norm", False)),
     )

@@ -32,6 +32,8 @@ class NetworkConfig:
         Widths of the linear layers before the class rows; the last one is the feature size.
     dropout : float
         Share of activations dropped in training after each of the first two poolings.
+    norm : bool
+        Batch normalisation after every convolution. Not in the paper: trains faster and better.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class NetworkConfig:
     blocks: tuple[tuple[int, ...], ...] = ((32, 32), (64, 64), (128, 128))
     hidden: tuple[int, ...] = (256,)
     dropout: float = 0.0
+    norm: bool = False
 
     def __post_init__(self) -> None:
         sizes = [*self.input_shape, *self.hidden, *(out for block in self.blocks for out in block)]
@@ -100,6 +103,8 @@ class SHELSNetwork(nn.Module):
                     nn.Conv2d(width, out, 3, padding=1, device="meta", dtype=torch.float32)
                 )
                 width = out
+        widths = [out for block in config.blocks for out in block]
+        self.norms = nn.ModuleList(_Norm(out) for out in widths if config.norm)
         size = [s >> len(config.blocks) for s in config.input_shape[1:]]
         if config.blocks and 0 in size:
             raise ValueError(
@@ -123,12 +128,15 @@ class SHELSNetwork(nn.Module):
             nn.init.xavier_uniform_(weight, generator=generator)
         for bias in self.biases():
             nn.init.zeros_(bias)
+        for norm in self.norms:
+            assert isinstance(norm, _Norm)
+            norm.reset()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Features (n, d) and cosines (n, C) of x (n, C, H, W) or (n, F).
 
-        Dropout acts only where a `generator` is given, as in training.
+        Dropout and batch statistics act only where a `generator` is given, as in training.
         """
         f = self.activations(x, generator)[-1]
         return f, self.cosines(f)
@@ -136,10 +144,13 @@ class SHELSNetwork(nn.Module):
     def activations(self, x: Tensor, generator: torch.Generator | None = None) -> Activations:
         """What each hidden layer puts out: (n, channels, H, W) of a convolution, (n, d) above."""
         outputs: Activations = []
-        layers = iter(self.convolutions)
+        layers, norms = iter(self.convolutions), iter(self.norms)
         for number, block in enumerate(self.config.blocks):
             for _ in block:
-                x = functional.relu(next(layers)(x), inplace=True)
+                x = next(layers)(x)
+                if self.config.norm:
+                    x = next(norms)(x, training=generator is not None)
+                x = functional.relu(x, inplace=True)
                 outputs.append(x)
             x = functional.max_pool2d(x, 2)
             if generator is not None and self.config.dropout and number < 2:
@@ -176,6 +187,30 @@ class SHELSNetwork(nn.Module):
         bound = math.sqrt(6 / (self.rows.shape[0] + 1 + self.rows.shape[1]))
         nn.init.uniform_(row, -bound, bound, generator=generator)
         self.rows = nn.Parameter(torch.cat([self.rows, row.to(self.rows.device)]))
+
+
+class _Norm(nn.Module):
+    """Batch normalisation that is told whether it is training."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width, device="meta", dtype=torch.float32))
+        self.bias = nn.Parameter(torch.empty(width, device="meta", dtype=torch.float32))
+        for name in ("mean", "variance"):
+            self.register_buffer(name, torch.empty(width, device="meta", dtype=torch.float32))
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        for values, value in ((self.weight, 1), (self.bias, 0), (self.mean, 0), (self.variance, 1)):
+            values.fill_(value)
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        return functional.batch_norm(
+            x, self.mean, self.variance, self.weight, self.bias, training, momentum=0.1
+        )
 
 
 def _dropout(x: Tensor, share: float, generator: torch.Generator) -> Tensor:

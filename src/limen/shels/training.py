@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,18 +61,24 @@ def train(
     draw: Callable[[], Tensor] | None = None,
     scale: float = 1.0,
     augment: str | None = None,
+    schedule: str = "constant",
 ) -> list[Event]:
     """Minimise cosine cross-entropy plus `penalty` with Adam; a record of each epoch.
 
     `draw` gives the rows of an epoch in order; by default all of them, shuffled. `scale` multiplies
-    the cosines; `augment` names what is done to every batch.
+    the cosines; `augment` names what is done to every batch. With `schedule` "one-cycle" the
+    learning rate rises to lr in the first fifth and falls to nearly nothing (Smith and Topin, 2019).
     """
     device = network.rows.device
     optimiser = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
     history: list[Event] = []
+    cycle = None
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         rows = draw() if draw else torch.randperm(len(data), generator=generator)
+        if cycle is None and schedule == "one-cycle":
+            steps = epochs * -(-len(rows) // batch_size)
+            cycle = _one_cycle(optimiser, steps)
         loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
         for step, index in enumerate(rows.split(batch_size)):
             x, target = (part.to(device) for part in data.batch(index))
@@ -82,6 +89,8 @@ def train(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
+            if cycle is not None:
+                cycle.step()
             loss_sum += loss.detach() * len(index)
             right += (cosines.detach().argmax(dim=1) == target).sum()
             report(
@@ -105,6 +114,17 @@ def train(
     if not all(bool(torch.isfinite(weight).all()) for weight in network.parameters()):
         raise TrainingDivergedError(f"weights are no longer numbers after {phase}: try a lower lr")
     return history
+
+
+def _one_cycle(optimiser: torch.optim.Optimizer, steps: int) -> Any:
+    rise = max(round(0.2 * steps), 1)
+
+    def share(step: int) -> float:
+        if step < rise:
+            return 0.04 + 0.96 * step / rise
+        return max(0.5 * (1 + math.cos(math.pi * (step - rise) / max(steps - rise, 1))), 1e-4)
+
+    return torch.optim.lr_scheduler.LambdaLR(optimiser, share)
 
 
 @torch.inference_mode()
