@@ -67,7 +67,7 @@ def train(
 
     `draw` gives the rows of an epoch in order; by default all of them, shuffled. `scale` multiplies
     the cosines; `augment` names what is done to every batch. With `schedule` "one-cycle" the
-    learning rate rises to lr in the first fifth and falls to nearly nothing (Smith and Topin, 2019).
+    learning rate rises to lr in the first fifth and falls to nearly nothing (Smith, Topin, 2019).
     """
     device = network.rows.device
     optimiser = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
