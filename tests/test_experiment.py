@@ -14,9 +14,10 @@ import pytest
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
+from limen.experiment.plan import SCORES_TRIED, Unit, class_order, steps_of, units_of
 from limen.experiment.policies import accuracies, keeping, seed_record, separation
 from limen.experiment.run import RunFolder, run
-from limen.experiment.units import Step, Unit, class_order, run_stream, steps_of, units_of
+from limen.experiment.units import Step, run_stream
 
 BLOBS = 6
 
@@ -167,7 +168,7 @@ def step(train, train_right, test, test_right, novel, **facts):
 def test_the_five_figures_by_hand():
     # Known: 4 test points; two right and below the cut, one wrong, one at the cut. Novel: 2 of 3.
     faced = step([0], [1], [0.1, 0.2, 0.3, 2.0], [1, 1, 0, 1], [1.9, 2.0, 5.0])
-    found = accuracies(faced, 2.0)
+    found = accuracies(faced.arrays, 2.0)
     assert found["known"] == 0.5
     assert found["novel"] == pytest.approx(2 / 3)
     assert found["total"] == pytest.approx((1 / 2 + 2 / 3) / 2)
@@ -511,7 +512,7 @@ def test_own_data_that_changed_is_another_run(blobs, tmp_path):
     np.savez(path, **data)
     run(tiny(path, epochs=1), [0], tmp_path / "out")
     np.savez(path, X=-data["X"], y=data["y"])
-    from limen.experiment.units import data_of
+    from limen.experiment.plan import data_of
 
     data_of.cache_clear()  # as in a new process
     with pytest.raises(ConfigError, match="data_sha256"):
@@ -532,3 +533,107 @@ def test_a_damaged_model_is_trained_again(blobs, tmp_path, damaged):
 def test_one_image_a_class_is_enough_to_run(blobs, tmp_path):
     [record] = run(tiny(blobs, per_class=1, epochs=1), [0], tmp_path / "out")
     assert len(record["rows"]) == 2
+
+
+# ---- limen's own method
+
+
+def test_limen_chooses_the_score_too_and_trains_less(blobs, tmp_path):
+    config = tiny(blobs, method="limen", accommodation_steps=10, epochs=5, fold_epochs=1)
+    assert config.accommodation == "replay"
+    events = []
+    [record] = run(config, [0], tmp_path / "out", report=events.append)
+    for row in record["rows"]:
+        by = {(v["policy"], v["objective"]): v for v in row["verdicts"]}
+        assert len(by) == len(row["verdicts"]) == 10
+        for objective in ("gmean", "total"):
+            chosen = {by[p, objective]["score"] for p in ("limen", "cheating", "shels", "rate95")}
+            assert len(chosen) == 1  # all policies are judged on the score that was chosen
+            assert chosen <= set(SCORES_TRIED)
+        assert sum(row["histogram"]["novel"]) == 48
+    facts = json.loads((tmp_path / "out" / "facts-000.json").read_text())
+    # 48 training points a class, 5 of them to calibrate: 43 are trained on.
+    assert facts["steps"]["stream"] == 5 * -(-4 * 43 // 32) + 10
+    folds = {steps for name, steps in facts["steps"].items() if name != "stream"}
+    assert folds == {-(-3 * 43 // 32)}
+
+
+def test_points_that_calibrate_are_never_trained_on(blobs, monkeypatch):
+    from limen.experiment import units
+    from limen.shels import SHELSClassifier
+
+    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1)
+    data, seen = units.data_of(config), []
+    fit, add = SHELSClassifier.fit, SHELSClassifier.add_class
+
+    def watched_fit(self, X, y):
+        seen.append(np.asarray(X))
+        return fit(self, X, y)
+
+    def watched_add(self, X, label, memory=None):
+        seen.extend([np.asarray(X), memory[0]])
+        return add(self, X, label, memory)
+
+    monkeypatch.setattr(SHELSClassifier, "fit", watched_fit)
+    monkeypatch.setattr(SHELSClassifier, "add_class", watched_add)
+    units.run_stream(config, Unit(0, None), None)
+    units.run_fold(config, units_of(config, BLOBS, 0)[1], None)
+    trained = {row.tobytes() for X in seen for row in X}
+    kept_out = [units.calibration_rows(config, data, label) for label in range(BLOBS)]
+    assert all(len(rows) == 5 for rows in kept_out)
+    assert not trained & {data.X_train[i].tobytes() for rows in kept_out for i in rows}
+    assert not trained & {row.tobytes() for row in data.X_test}
+
+
+def test_memory_bounds_what_replay_sees(blobs, monkeypatch):
+    from limen.experiment import units
+    from limen.shels import SHELSClassifier
+
+    sizes = []
+    add = SHELSClassifier.add_class
+
+    def watched(self, X, label, memory=None):
+        sizes.append(np.bincount(memory[1], minlength=BLOBS)[self.classes_].tolist())
+        return add(self, X, label, memory)
+
+    monkeypatch.setattr(SHELSClassifier, "add_class", watched)
+    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, memory=7)
+    units.run_stream(config, Unit(0, None), None)
+    assert sizes == [[7, 7, 7, 7]]
+
+
+def test_limen_s_record_judges_by_the_evidence_so_far():
+    """Two scores; by the folds the second is perfect, so it is chosen, with the cut between."""
+    good = {"known": np.linspace(0, 1, 20), "novel": np.linspace(3, 4, 20)}
+    bad = {"known": np.linspace(0, 4, 20), "novel": np.linspace(0, 4, 20)}
+    arrays = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [3.5, 3.6]).arrays
+    noise = step([0, 4] * 10, [1] * 20, [0.5, 3.9], [1, 1], [0.5, 3.6]).arrays
+    folds = {
+        label: {
+            f"{s}/{n}": a
+            for s, part in zip(SCORES_TRIED, [bad] + [good] * 8, strict=True)
+            for n, a in part.items()
+        }
+        for label in (0, 1)
+    }
+    faced = {
+        f"{s}/{n}": a
+        for s, part in zip(SCORES_TRIED, [noise] + [arrays] * 8, strict=True)
+        for n, a in part.items()
+    }
+    config = RunConfig.resolve({"dataset": "mnist", "method": "limen"})
+    record = seed_record(config, 0, folds, [Step([0, 1], 2, faced)])
+    limen = [v for v in record["rows"][0]["verdicts"] if v["policy"] == "limen"]
+    assert {v["score"] for v in limen} == {SCORES_TRIED[1]}
+    assert all(1 < v["eta"] <= 3 and v["gmean"] == 1 for v in limen)
+
+
+def test_settings_that_came_later_do_not_make_an_old_run_another(blobs, tmp_path):
+    run(tiny(blobs, epochs=1), [0], tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    for name in ("method", "scale", "memory", "norm"):
+        del stored[name]
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    run(tiny(blobs, epochs=1), [0], tmp_path)
+    with pytest.raises(ConfigError, match=r"scale: 1\.0 there, 5\.0 now"):
+        run(tiny(blobs, epochs=1, scale=5.0), [0], tmp_path)

@@ -164,14 +164,17 @@ def rows_table(seeds: list[Event], objective: str) -> Table:
         title_style="bold",
     )
     table.add_column("known classes")
-    for policy in POLICIES:
-        table.add_column(policy, justify="right", style="bold" if policy == "ours" else "")
+    policies = _present(seeds)
+    for policy in policies:
+        table.add_column(
+            policy, justify="right", style="bold" if policy in ("ours", "limen") else ""
+        )
     places = range(len(seeds[0]["rows"]) if seeds else 0)
-    sums = {policy: [0.0, 0.0] for policy in POLICIES}
+    sums = {policy: [0.0, 0.0] for policy in policies}
     for place in places:
         rows = [seed["rows"][place] for seed in seeds]
         cells = []
-        for policy in POLICIES:
+        for policy in policies:
             verdicts = [
                 v
                 for row in rows
@@ -189,6 +192,11 @@ def rows_table(seeds: list[Event], objective: str) -> Table:
         table.add_section()
         table.add_row("mean", *cells)
     return table
+
+
+def _present(seeds: list[Event]) -> list[str]:
+    used = {v["policy"] for seed in seeds for row in seed["rows"] for v in row["verdicts"]}
+    return [policy for policy in POLICIES if policy in used]
 
 
 def clock(seconds: float) -> str:

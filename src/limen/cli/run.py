@@ -64,6 +64,20 @@ def run(
     ] = None,
     accommodation_epochs: Annotated[Int, typer.Option(help="For each new class.")] = None,
     accommodation_lr: Annotated[Float, typer.Option(help="For new classes.")] = None,
+    method: Annotated[
+        Text, typer.Option(help="paper, or limen: score chosen too, cheap folds, replay.")
+    ] = None,
+    scale: Annotated[Float, typer.Option(help="Of the cosines that are the logits.")] = None,
+    augment: Annotated[Text, typer.Option(help="shift, flip or shift-flip.")] = None,
+    schedule: Annotated[Text, typer.Option(help="Of lr: constant or one-cycle.")] = None,
+    norm: Annotated[bool | None, typer.Option(help="Batch normalisation.")] = None,
+    calibration: Annotated[
+        Float, typer.Option(help="Share of every class that calibrates instead of training.")
+    ] = None,
+    fold_epochs: Annotated[Int, typer.Option(help="With a class held out.")] = None,
+    fold_per_class: Annotated[Int, typer.Option(help="Images of each class, likewise.")] = None,
+    accommodation_steps: Annotated[Int, typer.Option(help="For replay, not epochs.")] = None,
+    memory: Annotated[Int, typer.Option(help="Images of each class replay can draw on.")] = None,
     alarm_batch: Annotated[Int, typer.Option(help="Inputs the alarm is judged on.")] = None,
     alarm_level: Annotated[Float, typer.Option(help="Of the alarm's test.")] = None,
     keep_models: Annotated[
@@ -85,6 +99,9 @@ def run(
         "batch_size": batch_size, "lr": lr, "alpha": alpha, "beta": beta, "score": score,
         "accommodation": accommodation, "accommodation_epochs": accommodation_epochs,
         "accommodation_lr": accommodation_lr, "policy_detects": policy_detects,
+        "method": method, "scale": scale, "augment": augment, "schedule": schedule, "norm": norm,
+        "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
+        "accommodation_steps": accommodation_steps, "memory": memory,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
     how: dict[str, Any] = {
@@ -133,6 +150,6 @@ def default_folder(config: RunConfig) -> Path:
     """Where a run goes if nothing is said: a name for what sets it apart."""
     names = [Path(name).resolve().stem for name in (config.dataset, config.novel) if name]
     parts = ["-vs-".join(names), config.preset]
-    if config.policy_detects:
-        parts.append("detects")
+    parts += ["detects"] if config.policy_detects else []
+    parts += [config.method] if config.method != "paper" else []
     return Path("runs") / "-".join(parts)

@@ -24,12 +24,19 @@ COLOURS: Mapping[str, str] = {
     "cheating": "#010102",
     "ours": "#010103",
     "rate95": "#010104",
+    "limen": "#010109",
     "known": "#010105",
     "novel": "#010106",
     "ink": "#010107",
     "grid": "#010108",
 }
-_STYLES = {"shels": ("o", "-"), "cheating": ("^", "--"), "ours": ("s", "-"), "rate95": ("", ":")}
+_STYLES = {
+    "shels": ("o", "-"),
+    "cheating": ("^", "--"),
+    "ours": ("s", "-"),
+    "limen": ("D", "-"),
+    "rate95": ("", ":"),
+}
 
 
 def accuracy_panels(table: pd.DataFrame) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,9 @@ from sklearn.metrics import roc_auc_score
 from limen.alarm import NoveltyAlarm
 from limen.continual import ContinualEta
 from limen.experiment.config import OBJECTIVES, RunConfig
-from limen.experiment.units import Arrays, Step
+from limen.experiment.plan import scores_of
+from limen.experiment.units import Arrays, Step, view
+from limen.selection import Evidence, select
 from limen.threshold import EtaChoice, search_eta
 
 Record: TypeAlias = dict[str, Any]
@@ -31,20 +34,71 @@ def seed_record(
     config: RunConfig, seed: int, folds: Mapping[int, Arrays], steps: Sequence[Step]
 ) -> Record:
     """All that tables, tests and pictures need of one seed; the same however it was computed."""
+    if config.method == "limen":
+        return _limen_record(config, seed, folds, steps)
     fold_choices = _fold_choices(folds)
     found = [_choices(step) for step in steps]
     ours = {name: _ours(name, fold_choices, found, steps) for name in OBJECTIVES}
-    return {
-        "seed": seed,
-        "folds": [
-            {"held_out": label, "etas": {name: _plain(c) for name, c in choices.items()}}
-            for label, choices in sorted(fold_choices.items())
-        ],
-        "rows": [
-            _row(config, seed, step, found[i], {name: etas[i] for name, etas in ours.items()})
-            for i, step in enumerate(steps)
-        ],
+    rows = []
+    for i, step in enumerate(steps):
+        verdicts = [
+            verdict
+            for name in OBJECTIVES
+            for verdict in _verdicts(
+                step.arrays, name, _cuts(step.arrays, found[i], name, ours[name][i])
+            )
+        ]
+        rows.append(_row(config, seed, step, step.arrays, verdicts, ours[config.objective][i]))
+    return {"seed": seed, "folds": _fold_facts(fold_choices), "rows": rows}
+
+
+def _limen_record(
+    config: RunConfig, seed: int, folds: Mapping[int, Arrays], steps: Sequence[Step]
+) -> Record:
+    """The same with the score chosen too, anew before every step, for each objective."""
+    scores = scores_of(config)
+    by_score = {s: {label: view(a, s) for label, a in folds.items()} for s in scores}
+    choices = {s: _fold_choices(seen) for s, seen in by_score.items()}
+    views = {s: [replace(step, arrays=view(step.arrays, s)) for step in steps] for s in scores}
+    found = {s: [_choices(step) for step in views[s]] for s in scores}
+    evidence = {
+        (name, s): [
+            Evidence.of(a["known"], a["novel"], name, label=label)
+            for label, a in sorted(by_score[s].items())
+        ]
+        for name in OBJECTIVES
+        for s in scores
     }
+    rows = []
+    for i, step in enumerate(steps):
+        verdicts, chosen = [], {}
+        for name in OBJECTIVES:
+            best = select({s: evidence[name, s] for s in scores}, name)
+            chosen[name] = best
+            arrays = views[best.score][i].arrays
+            ours = _ours(name, choices[best.score], found[best.score], views[best.score])[i]
+            cuts = {**_cuts(arrays, found[best.score][i], name, ours), "limen": best.eta}
+            verdicts += [
+                {**v, "score": best.score, "rule": best.rule} for v in _verdicts(arrays, name, cuts)
+            ]
+            for s in scores:
+                if step.learnt and found[s][i]:
+                    a = views[s][i].arrays
+                    known = np.where(a["train_right"], a["train"], np.inf)
+                    piece = Evidence.of(known, a["novel"], name, discovered=True, label=step.next)
+                    evidence[name, s].append(piece)
+        best = chosen[config.objective]
+        shown = views[best.score][i].arrays
+        rows.append(_row(config, seed, step, shown, verdicts, best.eta))
+    facts = _fold_facts(choices[chosen[config.objective].score])
+    return {"seed": seed, "folds": facts, "rows": rows}
+
+
+def _fold_facts(choices: Mapping[int, Mapping[str, EtaChoice]]) -> list[Record]:
+    return [
+        {"held_out": label, "etas": {name: _plain(c) for name, c in found.items()}}
+        for label, found in sorted(choices.items())
+    ]
 
 
 def start_of_ours(objective: str, folds: Mapping[int, Mapping[str, EtaChoice]]) -> ContinualEta:
@@ -104,26 +158,28 @@ def _ours(
     return values
 
 
+def _cuts(
+    a: Arrays, found: Mapping[str, EtaChoice], objective: str, ours: float
+) -> dict[str, float]:
+    return {
+        "shels": 1.0,
+        "cheating": found[objective].eta if found else 1.0,
+        "ours": ours,
+        "rate95": keeping(a["train"], 0.95),
+    }
+
+
+def _verdicts(a: Arrays, objective: str, cuts: Mapping[str, float]) -> list[Record]:
+    return [
+        {"policy": policy, "objective": objective, "eta": eta, **accuracies(a, eta)}
+        for policy, eta in cuts.items()
+    ]
+
+
 def _row(
-    config: RunConfig,
-    seed: int,
-    step: Step,
-    found: Mapping[str, EtaChoice],
-    ours: Mapping[str, float],
+    config: RunConfig, seed: int, step: Step, a: Arrays, verdicts: list[Record], eta: float
 ) -> Record:
-    a = step.arrays
-    verdicts = []
-    for objective in OBJECTIVES:
-        cuts = {
-            "shels": 1.0,
-            "cheating": found[objective].eta if found else 1.0,
-            "ours": ours[objective],
-            "rate95": keeping(a["train"], 0.95),
-        }
-        verdicts += [
-            {"policy": policy, "objective": objective, "eta": eta, **accuracies(step, eta)}
-            for policy, eta in cuts.items()
-        ]
+    """`a` and `eta`: what is shown, and decides where the policy detects."""
     row: Record = {
         "known": step.known,
         "next": step.next,
@@ -135,7 +191,7 @@ def _row(
         "confusion": a["confusion"].tolist(),
     }
     if config.policy_detects:
-        judged = alarms(config, seed, step, ours[config.objective])
+        judged = alarms(config, seed, replace(step, arrays=a), eta)
         row["alarms"] = {
             on: {"flagged": v.flagged, "total": v.total, "p_value": v.p_value, "raised": v.raised}
             for on, v in judged.items()
@@ -143,9 +199,8 @@ def _row(
     return row
 
 
-def accuracies(step: Step, eta: float) -> dict[str, float]:
+def accuracies(a: Arrays, eta: float) -> dict[str, float]:
     """The five figures at a cut."""
-    a = step.arrays
     right = np.count_nonzero(a["test_right"] & (a["test"] < eta))
     caught = np.count_nonzero(a["novel"] >= eta)
     known, novel = right / len(a["test"]), caught / len(a["novel"])

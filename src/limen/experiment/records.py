@@ -34,13 +34,17 @@ class Run:
     @property
     def title(self) -> str:
         novel = f" against {self.config['novel']}" if self.config["novel"] else ""
-        return f"{self.config['dataset']}{novel}, {self.config['preset']} preset"
+        method = ", limen's method" if self.config.get("method") == "limen" else ""
+        return f"{self.config['dataset']}{novel}, {self.config['preset']} preset{method}"
 
     @property
     def command(self) -> str:
         """The command that makes this run."""
-        given = {name: self.config[name] for name in ("dataset", "preset", "accommodation")}
-        usual = RunConfig.resolve(given).settings() | {"accommodation": "soft-freeze"}
+        deciding = ("dataset", "preset", "accommodation", "method")
+        given = {name: self.config[name] for name in deciding if name in self.config}
+        usual = RunConfig.resolve(given).settings() | {"method": "paper"}
+        if given.get("method") != "limen":
+            usual["accommodation"] = "soft-freeze"
         words = [
             "limen run",
             "--dataset",
@@ -104,7 +108,9 @@ def published_beside(run: Run, objective: str) -> pd.DataFrame | None:
     theirs = published()
     mine = (theirs["dataset"] == run.config["dataset"]) & (theirs["objective"] == objective)
     theirs = theirs[mine & theirs["row"].isin(frame(run)["row"])]
-    other = run.config["novel"] or run.config["policy_detects"]
+    other = (
+        run.config["novel"] or run.config["policy_detects"] or run.config.get("method") == "limen"
+    )
     return None if theirs.empty or other else theirs
 
 

@@ -38,6 +38,7 @@ def _view(run: Run) -> dict[str, Any]:
     shares = figures.confusion(run.seeds, len(names))
     return {
         "title": run.title,
+        "limen": run.config.get("method") == "limen",
         "command": run.command,
         "seeds": f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}",
         "tiles": _tiles(rows, objective),

@@ -34,18 +34,9 @@ from limen.experiment.files import (
     write_bytes,
     write_json,
 )
+from limen.experiment.plan import Unit, data_of, novel_of, steps_of, units_of
 from limen.experiment.policies import Detector, Record, seed_record
-from limen.experiment.units import (
-    Arrays,
-    Step,
-    Unit,
-    data_of,
-    novel_of,
-    run_fold,
-    run_stream,
-    steps_of,
-    units_of,
-)
+from limen.experiment.units import Arrays, Step, run_fold, run_stream
 
 Report: TypeAlias = Callable[[dict[str, Any]], None]
 

@@ -7,11 +7,10 @@ numbers: one thread each, every random number from the seed.
 
 from __future__ import annotations
 
-import functools
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,10 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.calibration import ClassStatistics, DegenerateClassWarning
-from limen.datasets import NAMES, Dataset, DatasetError, load, read
-from limen.datasets.shapes import bring_to
+from limen.datasets import Dataset
 from limen.experiment.config import RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
+from limen.experiment.plan import (
+    Unit,
+    calibration_rows,
+    class_order,
+    data_of,
+    novel_of,
+    scores_of,
+    training_rows,
+)
 from limen.experiment.pulse import Pulse
 from limen.storage import ModelFileError
 
@@ -35,18 +42,6 @@ _NETWORKS = {
     **{name: name for name in ("digits", "mnist", "fashion-mnist", "cifar10")},
     **{"svhn": "cifar10", "gtsrb": "cifar10"},
 }
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One training job of a seed: a class held out, or (None) the stream."""
-
-    seed: int
-    held_out: int | None
-
-    @property
-    def name(self) -> str:
-        return "stream" if self.held_out is None else f"fold-{self.held_out}"
 
 
 @dataclass(frozen=True)
@@ -64,55 +59,11 @@ class Step:
     learnt: bool | None = None  # whether the class was then learnt; None: the stream ends here
 
 
-def class_order(config: RunConfig, n_classes: int, seed: int) -> tuple[list[int], list[int]]:
-    """Classes known from the start, and those to come in turn."""
-    order = np.random.default_rng(seed).permutation(n_classes).tolist()
-    first = n_classes if config.novel else config.known
-    return order[:first], order[first:]
-
-
-def units_of(config: RunConfig, n_classes: int, seed: int) -> list[Unit]:
-    """The longest first, so that no worker is left alone with it at the end."""
-    known, _ = class_order(config, n_classes, seed)
-    return [Unit(seed, None), *(Unit(seed, label) for label in sorted(known))]
-
-
-def steps_of(config: RunConfig, data: Dataset, unit: Unit) -> int:
-    """How many optimiser steps a unit takes, if every class is learnt."""
-    known, coming = class_order(config, data.n_classes, unit.seed)
-    per_class = np.bincount(data.y_train, minlength=data.n_classes)
-
-    def steps(classes: Sequence[int], epochs: int) -> int:
-        return epochs * -(-int(per_class[list(classes)].sum()) // config.batch_size)
-
-    if unit.held_out is not None:
-        return steps([label for label in known if label != unit.held_out], config.epochs)
-    lessons = sum(steps([label], config.accommodation_epochs) for label in coming[:-1])
-    return steps(known, config.epochs) + lessons
-
-
-@functools.lru_cache(maxsize=2)
-def data_of(config: RunConfig) -> Dataset:
-    """What a run is trained and tested on; each process reads it once."""
-    return _named(config.dataset).first(config.per_class, config.test_per_class)
-
-
-@functools.lru_cache(maxsize=2)
-def novel_of(config: RunConfig) -> NDArray[Any]:
-    """The test split of the other data set, in the shape of the known one."""
-    assert config.novel is not None
-    other = _named(config.novel).first(None, config.test_per_class)
-    known = data_of(config).X_test
-    if other.X_test.dtype != known.dtype:
-        raise DatasetError(
-            f"{config.novel} holds {other.X_test.dtype} and {config.dataset} {known.dtype}: bring "
-            "both to the same type"
-        )
-    return bring_to(other.X_test, known.shape[1:])
-
-
-def _named(dataset: str) -> Dataset:
-    return load(dataset) if dataset in NAMES else read(dataset)
+def view(arrays: Arrays, score: str) -> Arrays:
+    """What was recorded with one score; a run with a single score does not name it."""
+    mine = f"{score}/"
+    named = {n.removeprefix(mine): array for n, array in arrays.items() if n.startswith(mine)}
+    return named or arrays
 
 
 def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool = False) -> Arrays:
@@ -122,20 +73,31 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool 
     """
     data, start = data_of(config), time.perf_counter()
     known, _ = class_order(config, data.n_classes, unit.seed)
-    others = np.isin(data.y_train, [label for label in known if label != unit.held_out])
+    others = [label for label in known if label != unit.held_out]
+    rows = _rows_of(others, lambda label: training_rows(config, unit, data, label))
+    held_out = data.X_train[data.y_train == unit.held_out]
     with Pulse(work, unit) as pulse:
         model = _network(config, unit, pulse)
-        similarity = model.fit_similarity(data.X_train[others], data.y_train[others])
-        statistics, z, right = _calibrate(model, similarity, data.y_train[others])
-        held_out = data.X_train[data.y_train == unit.held_out]
-        novel = statistics.strangeness(model.similarity(held_out))
+        arrays: Arrays = {}
+        if config.calibration == 0:
+            similarity = model.fit_similarity(data.X_train[rows], data.y_train[rows])
+            statistics, z, right = _calibrate(model, similarity, data.y_train[rows])
+            arrays["known"] = np.where(right, z, np.inf)
+            arrays["novel"] = statistics.strangeness(model.similarity(held_out))
+        else:
+            model.fit(data.X_train[rows], data.y_train[rows])
+            rows = _rows_of(others, lambda label: calibration_rows(config, data, label))
+            usual, novel = (model.embedding(X) for X in (data.X_train[rows], held_out))
+            for score in scores_of(config):
+                similarity = model.similarity_of_features(usual, score)
+                statistics, z, right = _calibrate(model, similarity, data.y_train[rows])
+                arrays[f"{score}/known"] = np.where(right, z, np.inf)
+                arrays[f"{score}/novel"] = statistics.strangeness(
+                    model.similarity_of_features(novel, score)
+                )
     if work is not None and keep_model:
         model.save(work / f"model-{unit.name}")
-    return {
-        "known": np.where(right, z, np.inf),
-        "novel": novel,
-        "seconds": _seconds(model.history_, start),
-    }
+    return {**arrays, "seconds": _seconds(model.history_, start)}
 
 
 def run_stream(
@@ -196,9 +158,14 @@ class _Models:
         return model
 
     def _start(self, first: list[int]) -> Any:
-        known = np.isin(self.data.y_train, first)
+        rows = self._training(first)
         network = _network(self.config, self.unit, self.pulse)
-        return network.fit(self.data.X_train[known], self.data.y_train[known])
+        return network.fit(self.data.X_train[rows], self.data.y_train[rows])
+
+    def _training(self, labels: list[int], most: int | None = None) -> NDArray[np.intp]:
+        return _rows_of(
+            labels, lambda label: training_rows(self.config, self.unit, self.data, label)[:most]
+        )
 
     def _learn(self, model: Any, step: Step) -> Any:
         if not step.learnt:
@@ -206,33 +173,58 @@ class _Models:
         X, y = self.data.X_train, self.data.y_train
         memory = None
         if self.config.accommodation != "soft-freeze":  # which must do without
-            known = np.isin(y, model.classes_)
-            memory = (X[known], y[known])
+            rows = self._training(model.classes_.tolist(), self.config.memory)
+            memory = (X[rows], y[rows])
+        assert step.next is not None
         model.set_params(progress=self.pulse)
-        return model.add_class(X[y == step.next], step.next, memory)
+        return model.add_class(X[self._training([step.next])], step.next, memory)
 
 
 def _face(model: Any, config: RunConfig, data: Dataset, label: int | None) -> Step:
     """Everything a policy can be judged by, with the classes known now and the next one."""
     known = model.classes_.tolist()
-    train, test = np.isin(data.y_train, known), np.isin(data.y_test, known)
-    usual = model.similarity(data.X_train[train])
-    statistics, z_train, right_train = _calibrate(model, usual, data.y_train[train])
-    similarity = model.similarity(data.X_test[test])
-    won = similarity.argmax(axis=1)
-    columns = np.array([known.index(c) for c in data.y_test[test].tolist()])
+    usual = np.isin(data.y_train, known)
+    if config.calibration:
+        rows = _rows_of(known, lambda label: calibration_rows(config, data, label))
+        usual = np.isin(np.arange(len(usual)), rows)
+    test = np.isin(data.y_test, known)
+    novel = novel_of(config) if label is None else data.X_train[data.y_train == label]
+    inputs = (data.X_train[usual], data.X_test[test], novel)
+    y_usual, y_test = data.y_train[usual], data.y_test[test]
+    if config.calibration == 0:
+        looked = [model.similarity(X) for X in inputs]
+        return Step(known, label, _judged(model, looked, y_usual, y_test))
+    embedded = [model.embedding(X) for X in inputs]
+    arrays: Arrays = {}
+    for score in scores_of(config):
+        looked = [model.similarity_of_features(part, score) for part in embedded]
+        judged = _judged(model, looked, y_usual, y_test)
+        arrays |= {f"{score}/{name}": array for name, array in judged.items()}
+    return Step(known, label, arrays)
+
+
+def _judged(model: Any, similarities: list[Any], y_usual: Any, y_test: Any) -> Arrays:
+    """Strangeness and correctness, from the similarity of usual, test and novel points."""
+    usual, test, novel = similarities
+    known = model.classes_.tolist()
+    statistics, z_usual, right = _calibrate(model, usual, y_usual)
+    won = test.argmax(axis=1)
+    columns = np.array([known.index(c) for c in y_test.tolist()])
     confusion = np.zeros((len(known), len(known)), dtype=np.int64)
     np.add.at(confusion, (columns, won), 1)
-    novel = novel_of(config) if label is None else data.X_train[data.y_train == label]
-    arrays = {
-        "train": z_train,
-        "train_right": right_train,
-        "test": statistics.strangeness(similarity),
+    return {
+        "train": z_usual,
+        "train_right": right,
+        "test": statistics.strangeness(test),
         "test_right": won == columns,
-        "novel": statistics.strangeness(model.similarity(novel)),
+        "novel": statistics.strangeness(novel),
         "confusion": confusion,
     }
-    return Step(known, label, arrays)
+
+
+def _rows_of(labels: list[int], rows: Callable[[int], NDArray[np.intp]]) -> NDArray[np.intp]:
+    """Rows of several classes, in the order of the data."""
+    return np.sort(np.concatenate([rows(label) for label in labels]))
 
 
 def _calibrate(model: Any, similarity: Any, y: Any) -> tuple[ClassStatistics, Any, Any]:
@@ -247,18 +239,27 @@ def _calibrate(model: Any, similarity: Any, y: Any) -> tuple[ClassStatistics, An
 
 def _network(config: RunConfig, unit: Unit, pulse: Pulse) -> Any:
     from limen.shels import SHELSClassifier
+    from limen.shels.network import PRESETS
 
     part = 0 if unit.held_out is None else 1 + unit.held_out
     seed = int(np.random.SeedSequence([unit.seed, part]).generate_state(1)[0])
+    network: Any = _NETWORKS.get(config.dataset)
+    if config.norm and network is not None:
+        network = replace(PRESETS[network], norm=True)
+    fold_epochs = config.epochs if unit.held_out is None else config.fold_epochs
     return SHELSClassifier(
-        _NETWORKS.get(config.dataset),
-        epochs=config.epochs,
+        network,
+        epochs=fold_epochs or config.epochs,
         lr=config.lr,
         batch_size=config.batch_size,
         alpha=config.alpha,
         beta=config.beta,
+        scale=config.scale,
+        augment=config.augment,
+        schedule=config.schedule,
         accommodation=config.accommodation,
         accommodation_epochs=config.accommodation_epochs,
+        accommodation_steps=config.accommodation_steps,
         accommodation_lr=config.accommodation_lr,
         score=config.score,
         device="cpu",

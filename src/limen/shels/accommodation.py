@@ -32,7 +32,7 @@ class Lesson:
         How active each node of each hidden layer is on what was learnt so far.
     stored : ClassFeatures
         Features of stored examples of the old classes.
-    epochs, lr, batch_size, alpha, beta, scale, augment, schedule
+    epochs, steps, lr, batch_size, alpha, beta, scale, augment, schedule
         As given to the estimator, or its defaults.
     generator, report
         For random draws and for progress.
@@ -44,6 +44,7 @@ class Lesson:
     activities: list[Tensor]
     stored: ClassFeatures
     epochs: int
+    steps: int | None
     lr: float
     batch_size: int
     alpha: float
@@ -90,10 +91,12 @@ def by_replay(lesson: Lesson) -> list[Event]:
     classes = [torch.nonzero(data.columns == c)[:, 0] for c in data.columns.unique()]
 
     def draw() -> Tensor:
-        # As many of each class as there are of the new one, without repeats while they last.
-        parts = [_sample(rows, len(new), lesson.generator) for rows in classes]
+        # As many of each class as there are of the new one, without repeats while they last; or
+        # as many as fill the steps.
+        total = lesson.steps * lesson.batch_size if lesson.steps else len(new) * len(classes)
+        parts = [_sample(rows, -(-total // len(classes)), lesson.generator) for rows in classes]
         rows = torch.cat(parts)
-        return rows[torch.randperm(len(rows), generator=lesson.generator)]
+        return rows[torch.randperm(len(rows), generator=lesson.generator)[:total]]
 
     def penalty() -> Tensor:
         return lesson.alpha * group_sparsity(lesson.network.weights())

@@ -85,6 +85,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         that points to the class's mean, without training. Or a function of a `limen.shels.Lesson`.
     accommodation_epochs : int, optional
         Default: 8 for soft freezing, 2 for replay.
+    accommodation_steps : int, optional
+        For replay: so many training steps for a new class instead of epochs.
     accommodation_lr : float, optional
         Default: ``lr / 2`` for soft freezing (``lr / 10`` with ``config="mnist"``), `lr` otherwise.
     score : str or callable, default="dot"
@@ -152,6 +154,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         schedule: str = "constant",
         accommodation: str | Accommodation = "soft-freeze",
         accommodation_epochs: int | None = None,
+        accommodation_steps: int | None = None,
         accommodation_lr: float | None = None,
         score: str | Score = "dot",
         device: str = "auto",
@@ -170,6 +173,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.schedule = schedule
         self.accommodation = accommodation
         self.accommodation_epochs = accommodation_epochs
+        self.accommodation_steps = accommodation_steps
         self.accommodation_lr = accommodation_lr
         self.score_function = score  # `score` is scikit-learn's method; see get_params
         self.device = device
@@ -298,6 +302,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 activities=[activity.clone() for activity in self.activities_],
                 stored=self.stored_.copy(),
                 epochs=self._accommodation_epochs(),
+                steps=self.accommodation_steps,
                 lr=self._accommodation_lr(),
                 batch_size=self.batch_size,
                 alpha=self.alpha,
@@ -441,10 +446,11 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(unknown_name("accommodation", self.accommodation, ACCOMMODATIONS))
         if not callable(self.score_function) and self.score_function not in _SCORE_NAMES:
             raise ValueError(unknown_name("score", self.score_function, _SCORE_NAMES))
-        whole = (("epochs", 0), ("batch_size", 1), ("accommodation_epochs", 0), ("threads", 1))
-        for name, least in whole:
+        whole = {"epochs": 0, "batch_size": 1}
+        optional_ones = {"accommodation_epochs": 0, "accommodation_steps": 1, "threads": 1}
+        for name, least in (whole | optional_ones).items():
             value = getattr(self, name)
-            optional = name in ("accommodation_epochs", "threads") and value is None
+            optional = name in optional_ones and value is None
             if not optional and not (isinstance(value, int | np.integer) and value >= least):
                 raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
         for name in ("alpha", "beta"):
@@ -475,6 +481,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         return ACCOMMODATIONS[self.accommodation]
 
     def _accommodation_epochs(self) -> int:
+        if self.accommodation == "replay" and self.accommodation_steps is not None:
+            return 1
         if self.accommodation_epochs is not None:
             return self.accommodation_epochs
         return _EPOCHS.get(str(self.accommodation), 8)
