@@ -419,7 +419,6 @@ def test_killed_at_random_moments_it_ends_with_the_same_records(finished, blobs,
 
 
 def test_on_a_dask_cluster_that_loses_a_worker_the_numbers_are_the_same(finished, blobs, tmp_path):
-    pytest.importorskip("distributed")
     file = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
