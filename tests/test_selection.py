@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from limen import search_eta
@@ -45,6 +45,7 @@ def test_one_piece_gets_the_cut_it_asks_for_by_every_rule(known, novel):
 
 
 @given(st.lists(st.tuples(SCORES, SCORES), min_size=2, max_size=4))
+@example([([0.0, 0.0], [0.0, 0.0]), ([0.0, 0.0], [0.0, 2.225073858507e-311])])
 def test_consensus_is_best_for_the_pieces_together(scores):
     evidence = [Evidence.of(known, novel) for known, novel in scores]
 

@@ -80,12 +80,21 @@ class Evidence:
 
     def value(self, eta: Any, objective: AnyObjective) -> Any:
         """The objective at one or many cuts."""
-        known = np.interp(eta, self.cuts, self.known)
-        novel = np.interp(eta, self.cuts, self.novel)
+        known, novel = self._between(eta)
         resolved = resolve_objective(objective)
         function = resolved.function(self.share) if resolved is not None else objective
         assert callable(function)
         return function(known, novel)
+
+    def _between(self, eta: Any) -> tuple[Floats, Floats]:
+        """Both accuracies, linear between cuts. (``np.interp`` overflows where cuts almost touch.)"""
+        left = np.clip(np.searchsorted(self.cuts, eta, side="right") - 1, 0, self.cuts.size - 2)
+        below, above = self.cuts[left], self.cuts[left + 1]
+        gap = np.asarray(above - below)
+        into = np.clip(eta, below, above) - below
+        part = np.divide(into, gap, out=np.ones_like(gap), where=gap > 0)
+        known = self.known[left] + part * (self.known[left + 1] - self.known[left])
+        return known, self.novel[left] + part * (self.novel[left + 1] - self.novel[left])
 
 
 def halving(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
