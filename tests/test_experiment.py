@@ -14,10 +14,18 @@ import pytest
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
-from limen.experiment.plan import SCORES_TRIED, Unit, class_order, steps_of, units_of
+from limen.experiment.judging import Step
+from limen.experiment.plan import (
+    SCORES_TRIED,
+    Unit,
+    calibration_rows,
+    class_order,
+    steps_of,
+    units_of,
+)
 from limen.experiment.policies import accuracies, keeping, seed_record, separation
 from limen.experiment.run import RunFolder, run
-from limen.experiment.units import Step, run_stream
+from limen.experiment.units import run_stream
 
 BLOBS = 6
 
@@ -195,13 +203,16 @@ def test_separation_by_hand():
 def test_every_policy_puts_its_cut_where_the_paper_says():
     # Best cut of a fold: between the highest known and the lowest novel strangeness.
     folds = {
-        0: {"known": np.array([0.0, 1.0]), "novel": np.array([2.0, 3.0])},
-        1: {"known": np.array([0.0, 1.0, np.inf]), "novel": np.array([4.0, 5.0])},
+        0: {"known": [0.0, 1.0], "novel": [1.8, 3.0], "won": [1, 2]},
+        1: {"known": [0.0, 1.0, np.inf], "novel": [4.0, 5.0], "won": [0, 2]},
     }
+    folds = {c: {n: np.array(values) for n, values in f.items()} for c, f in folds.items()}
     first = step([0, 1], [1, 1], [0.5, 1.7], [1, 1], [6.0, 7.0], learnt=True)
     second = step([0, 2], [1, 1], [0.5, 2.5], [1, 1], [3.0], learnt=None)
     record = seed_record(RunConfig.resolve({"dataset": "mnist"}), 0, folds, [first, second])
-    assert [fold["etas"]["gmean"]["eta"] for fold in record["folds"]] == [1.5, 2.5]
+    assert [fold["etas"]["gmean"]["eta"] for fold in record["folds"]] == [1.4, 2.5]
+    # At the mean cut of 1.95 half of class 0 is taken for known, as class 1.
+    assert [fold["taken_for"] for fold in record["folds"]] == [{"1": 0.5}, {}]
     cuts = [
         {v["policy"]: v["eta"] for v in row["verdicts"] if v["objective"] == "total"}
         for row in record["rows"]
@@ -209,11 +220,11 @@ def test_every_policy_puts_its_cut_where_the_paper_says():
     assert cuts[0] == {
         "shels": 1.0,
         "cheating": 3.5,  # midway from 1 to 6
-        "ours": 2.0,  # the mean of the folds
+        "ours": 1.95,  # the mean of the folds
         "rate95": np.nextafter(1, 2),
     }
     assert cuts[1]["cheating"] == 2.5
-    assert cuts[1]["ours"] == (2.0 + 3.5) / 2  # half way to what the first class asked for
+    assert cuts[1]["ours"] == (1.95 + 3.5) / 2  # half way to what the first class asked for
     known = {v["policy"]: v["known"] for v in record["rows"][0]["verdicts"]}
     assert known == {"shels": 0.5, "cheating": 1.0, "ours": 1.0, "rate95": 0.5}
 
@@ -578,7 +589,7 @@ def test_points_that_calibrate_are_never_trained_on(blobs, monkeypatch):
     units.run_stream(config, Unit(0, None), None)
     units.run_fold(config, units_of(config, BLOBS, 0)[1], None)
     trained = {row.tobytes() for X in seen for row in X}
-    kept_out = [units.calibration_rows(config, data, label) for label in range(BLOBS)]
+    kept_out = [calibration_rows(config, data, label) for label in range(BLOBS)]
     assert all(len(rows) == 5 for rows in kept_out)
     assert not trained & {data.X_train[i].tobytes() for rows in kept_out for i in rows}
     assert not trained & {row.tobytes() for row in data.X_test}
@@ -598,13 +609,14 @@ def test_memory_bounds_what_replay_sees(blobs, monkeypatch):
     monkeypatch.setattr(SHELSClassifier, "add_class", watched)
     config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, memory=7)
     units.run_stream(config, Unit(0, None), None)
-    assert sizes == [[7, 7, 7, 7]]
+    assert sizes == [[4, 4, 4, 4]]  # the other 3 calibrate
 
 
 def test_limen_s_record_judges_by_the_evidence_so_far():
     """Two scores; by the folds the second is perfect, so it is chosen, with the cut between."""
-    good = {"known": np.linspace(0, 1, 20), "novel": np.linspace(3, 4, 20)}
-    bad = {"known": np.linspace(0, 4, 20), "novel": np.linspace(0, 4, 20)}
+    won = {"won": np.ones(20, dtype=int)}
+    good = {"known": np.linspace(0, 1, 20), "novel": np.linspace(3, 4, 20), **won}
+    bad = {"known": np.linspace(0, 4, 20), "novel": np.linspace(0, 4, 20), **won}
     arrays = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [3.5, 3.6]).arrays
     noise = step([0, 4] * 10, [1] * 20, [0.5, 3.9], [1, 1], [0.5, 3.6]).arrays
     folds = {

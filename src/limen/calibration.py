@@ -158,6 +158,46 @@ class ClassStatistics:
         )
         return self
 
+    @classmethod
+    def from_moments(
+        cls, classes: ArrayLike, count: ArrayLike, mean: ArrayLike, std: ArrayLike
+    ) -> Self:
+        """From what is known of each class already; where the count is 0 the rest does not count.
+
+        >>> ClassStatistics.from_moments(["cat", "dog"], [5, 9], [3.0, 6.0], [1.0, 2.0]).std
+        array([1., 2.])
+        """
+        statistics = cls(classes)
+        seen = np.asarray(count, dtype=np.float64)
+        statistics.count = seen
+        statistics._anchor = np.where(seen > 0, mean, 0.0)
+        statistics._squares = np.where(seen > 0, seen * np.square(std), 0.0)
+        return statistics
+
+    def carried(self, before: ClassStatistics, after: ClassStatistics) -> ClassStatistics:
+        """What is usual once the model has changed, told from a few points that were kept.
+
+        The mean of a class moves as far as that of the kept points, its deviation grows by the
+        same factor: better than the kept points alone, as both models agree on much of what makes
+        them unusual.
+
+        Parameters
+        ----------
+        before, after : ClassStatistics
+            Of the kept points, scored by the old and by the new model. Classes that only `after`
+            has are taken from there; so are those that `before` could not judge.
+        """
+        place = {label: column for column, label in enumerate(self.classes.tolist())}
+        count, mean, std = after.count.copy(), after.mean, after.std
+        for column, label in enumerate(after.classes.tolist()):
+            mine = place.get(label)
+            if mine is None or min(before.count[mine], after.count[column], self.count[mine]) < 2:
+                continue
+            count[column] = self.count[mine]
+            mean[column] = self.mean[mine] + after.mean[column] - before.mean[mine]
+            std[column] = self.std[mine] * after.std[column] / before.std[mine]
+        return ClassStatistics.from_moments(after.classes, count, mean, std)
+
     @property
     def mean(self) -> Floats:
         return np.where(self.count > 0, self._anchor + self._offset, np.inf)

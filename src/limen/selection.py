@@ -87,7 +87,7 @@ class Evidence:
         return function(known, novel)
 
     def _between(self, eta: Any) -> tuple[Floats, Floats]:
-        """Both accuracies, linear between cuts. (``np.interp`` overflows where cuts almost touch.)"""
+        """Both accuracies, linear between cuts; ``np.interp`` overflows where cuts nearly touch."""
         left = np.clip(np.searchsorted(self.cuts, eta, side="right") - 1, 0, self.cuts.size - 2)
         below, above = self.cuts[left], self.cuts[left + 1]
         gap = np.asarray(above - below)

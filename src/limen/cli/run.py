@@ -58,7 +58,12 @@ def run(
     lr: Annotated[Float, typer.Option(help="Learning rate.")] = None,
     alpha: Annotated[Float, typer.Option(help="Weight of group sparsity.")] = None,
     beta: Annotated[Float, typer.Option(help="Weight of soft freezing.")] = None,
-    score: Annotated[Text, typer.Option(help="Similarity: dot (the paper's), cosine, ...")] = None,
+    score: Annotated[
+        Text, typer.Option(help="Similarity: dot (the paper's), cosine, ..., or chosen.")
+    ] = None,
+    rule: Annotated[
+        Text, typer.Option(help="Of limen: halving, mean, median, consensus, or chosen.")
+    ] = None,
     accommodation: Annotated[
         Text, typer.Option(help="soft-freeze (the paper's), replay or prototype.")
     ] = None,
@@ -77,7 +82,8 @@ def run(
     fold_epochs: Annotated[Int, typer.Option(help="With a class held out.")] = None,
     fold_per_class: Annotated[Int, typer.Option(help="Images of each class, likewise.")] = None,
     accommodation_steps: Annotated[Int, typer.Option(help="For replay, not epochs.")] = None,
-    memory: Annotated[Int, typer.Option(help="Images of each class replay can draw on.")] = None,
+    memory: Annotated[Int, typer.Option(help="Images kept of each class; 0: all.")] = None,
+    memory_choice: Annotated[Text, typer.Option(help="reservoir, herding or k-centre.")] = None,
     alarm_batch: Annotated[Int, typer.Option(help="Inputs the alarm is judged on.")] = None,
     alarm_level: Annotated[Float, typer.Option(help="Of the alarm's test.")] = None,
     keep_models: Annotated[
@@ -102,6 +108,7 @@ def run(
         "method": method, "scale": scale, "augment": augment, "schedule": schedule, "norm": norm,
         "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
         "accommodation_steps": accommodation_steps, "memory": memory,
+        "rule": rule, "memory_choice": memory_choice,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
     how: dict[str, Any] = {

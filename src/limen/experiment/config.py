@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Any, Self
 
 from limen.datasets import NAMES
+from limen.exemplars import STRATEGIES
 from limen.objectives import unknown_name
+from limen.selection import COMBINATIONS
+from limen.shels.scores import DEEP_SCORES, SCORES
+from limen.shels.settings import (
+    ACCOMMODATION_NAMES,
+    AUGMENTATION_NAMES,
+    EPOCHS_FOR_A_NEW_CLASS,
+    SCHEDULES,
+    TRAINING,
+    rate_for_a_new_class,
+)
 
 OBJECTIVES = ("gmean", "total")
 POLICIES = ("shels", "cheating", "ours", "limen", "rate95")  # limen: in runs of its own method
-ACCOMMODATIONS = ("soft-freeze", "replay", "prototype")
+CHOSEN = "chosen"  # by what held-out and discovered classes show
 
 
 class ConfigError(ValueError):
@@ -37,8 +48,12 @@ class RunConfig:
         Classes known at the start.
     per_class, test_per_class : int, optional
         Training and test images of each class; None: all.
-    epochs, batch_size, lr, alpha, beta, score
+    epochs, batch_size, lr, alpha, beta
         Of SHELS.
+    score : str
+        Of SHELS; ``"chosen"``: all are tried, and the evidence chooses.
+    rule : {"chosen", "halving", "mean", "median", "consensus"}
+        How limen combines evidence; ``"chosen"``: as the evidence itself says.
     accommodation, accommodation_epochs, accommodation_lr
         How a new class is learnt.
     method : {"paper", "limen"}
@@ -54,8 +69,10 @@ class RunConfig:
         Training images of each class for these; None: all.
     accommodation_steps : int, optional
         For replay, instead of epochs.
-    memory : int, optional
-        Training images of each known class that replay can draw on; None: all.
+    memory : int
+        Images kept of each class once it is learnt, half of them to calibrate; 0: all.
+    memory_choice : {"reservoir", "herding", "k-centre"}
+        Which.
     policy_detects : bool
         A class is learnt only if the batch alarm fires at the cut of `ours`.
     objective : {"gmean", "total"}
@@ -77,6 +94,7 @@ class RunConfig:
     alpha: float = 1e-3
     beta: float = 3000.0
     score: str = "dot"
+    rule: str = CHOSEN
     accommodation: str = "soft-freeze"
     accommodation_epochs: int = 8
     accommodation_lr: float = 5e-5
@@ -89,7 +107,8 @@ class RunConfig:
     fold_epochs: int | None = None
     fold_per_class: int | None = None
     accommodation_steps: int | None = None
-    memory: int | None = None
+    memory: int = 0
+    memory_choice: str = "reservoir"
     policy_detects: bool = False
     objective: str = "gmean"
     alarm_batch: int = 100
@@ -117,13 +136,12 @@ class RunConfig:
         dataset, preset = given["dataset"], given.get("preset", "paper")
         usual = {**_paper(dataset), **_PRESETS[preset](_paper(dataset), dataset)}
         if given.get("method") == "limen":
-            usual |= _limen(dataset, usual)
-        lesson = {}
-        rate = _RATES.get(dataset, 0.5)
-        accommodation = str(given.get("accommodation", usual.get("accommodation")))
-        if accommodation in _LESSONS:
-            rate, lesson = 1.0, _LESSONS[accommodation]
-        lesson = {**lesson, "accommodation_lr": rate * given.get("lr", usual["lr"])}
+            usual |= _limen(dataset, preset, usual)
+        accommodation = str(given.get("accommodation", usual.get("accommodation", "soft-freeze")))
+        rate = rate_for_a_new_class(accommodation, dataset)
+        lesson = {"accommodation_lr": rate * given.get("lr", usual["lr"])}
+        if preset != "smoke" or accommodation == "prototype":
+            lesson["accommodation_epochs"] = EPOCHS_FOR_A_NEW_CLASS[accommodation]
         config = cls(**{**usual, **lesson, **given, "preset": preset})
         config._check()
         return config
@@ -145,8 +163,10 @@ class RunConfig:
                 raise ConfigError(f"{name} must be {least}, got {value!r}")
         if not 0 <= self.calibration < 1:
             raise ConfigError(f"calibration must lie between 0 and 1, got {self.calibration!r}")
-        if self.method == "limen" and self.calibration == 0:
-            raise ConfigError("method limen needs calibration points: give calibration above 0")
+        if self.method == "paper" and self.score == CHOSEN:
+            raise ConfigError("the paper's method has one score: name it, or take method limen")
+        if 0 < self.memory < 2:
+            raise ConfigError("memory must be 0 for all, or at least 2: half of it calibrates")
         if not 0 < self.alarm_level < 1:
             raise ConfigError(f"alarm_level must lie between 0 and 1, got {self.alarm_level!r}")
         if self.method == "limen" and self.policy_detects:
@@ -169,6 +189,7 @@ def identity(stored: Mapping[str, Any]) -> dict[str, Any]:
     fields = dataclasses.fields(RunConfig)
     defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
     settings = {**defaults, **stored}
+    settings["memory"] = settings["memory"] or 0  # was None for all
     shown = {"class_names"}
     if not settings["policy_detects"]:
         shown |= {"objective", "alarm_batch", "alarm_level"}
@@ -200,9 +221,8 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _paper(dataset: str) -> dict[str, Any]:
-    """What the paper trains with; sets it does not use are trained like the nearest one."""
-    lr = 1e-3 if dataset == "digits" else 1e-4
-    return {"epochs": _EPOCHS.get(dataset, 35), "lr": lr}
+    """What the paper trains with; sets it does not use are trained like CIFAR-10."""
+    return dict(TRAINING.get(dataset, TRAINING["cifar10"]))
 
 
 def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
@@ -211,26 +231,31 @@ def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     return {"per_class": per_class, "epochs": max(1, round(0.6 * paper["epochs"]))}
 
 
-def _limen(dataset: str, usual: Mapping[str, Any]) -> dict[str, Any]:
-    """limen's own training: see docs/method.md for how each setting was chosen."""
+def _limen(dataset: str, preset: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """limen's own training: docs/method.md tells how each setting was chosen."""
     return {
-        **{"lr": 1e-3, "scale": 10.0, "schedule": "one-cycle", "norm": True},
-        "augment": _AUGMENT.get(dataset),
-        "calibration": 0.1,
-        "accommodation": "replay",
-        "accommodation_steps": 100,
+        **{"scale": 10.0, "schedule": "one-cycle", "score": CHOSEN},
+        **_RECIPES.get(dataset, {"lr": 1e-3, "norm": True}),
+        **{"calibration": 0.1, "memory": _MEMORY[preset]},
+        **{"accommodation": "replay", "accommodation_steps": 100},
         "fold_epochs": max(1, round(usual["epochs"] / 5)),
     }
 
 
 # Digits have no mirror images; of photographs and clothes they are as good as the originals.
-_AUGMENT = {"mnist": "shift", "fashion-mnist": "flip", "cifar10": "shift-flip", "svhn": "shift"}
+_RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"lr": 1e-3},
+    "mnist": {"lr": 1e-3, "norm": True, "augment": "shift"},
+    "fashion-mnist": {"lr": 1e-3, "norm": True, "augment": "flip"},
+    "cifar10": {"lr": 1e-3, "norm": True, "augment": "shift-flip"},
+    "svhn": {"lr": 1e-3, "norm": True, "augment": "shift"},
+}
+_MEMORY = {"paper": 250, "small": 50, "smoke": 10}  # at most 5 % of 1,000, and of CIFAR-10's 5,000
 # Seconds: enough to see everything run, not enough to mean anything.
 _SMOKE: Mapping[str, Any] = {
     **{"per_class": 40, "test_per_class": 20, "epochs": 2, "lr": 1e-3},
     "accommodation_epochs": 1,
 }
-_EPOCHS = {"digits": 40, "mnist": 10, "fashion-mnist": 20}  # others as CIFAR-10
 _PRESETS: Mapping[str, Callable[[Mapping[str, Any], str], Mapping[str, Any]]] = {
     "paper": lambda _paper, _dataset: {},
     "small": _small,
@@ -242,20 +267,12 @@ _CHOICES = {
     "preset": tuple(_PRESETS),
     "objective": OBJECTIVES,
     "method": ("paper", "limen"),
-    "augment": ("shift", "flip", "shift-flip"),
-    "schedule": ("constant", "one-cycle"),
-    "accommodation": ACCOMMODATIONS,
-    "score": (
-        "dot",
-        "cosine",
-        "prototype",
-        "mahalanobis",
-        "knn",
-        "map-knn",
-        "deep-knn",
-        "energy",
-        "msp",
-    ),
+    "augment": AUGMENTATION_NAMES,
+    "schedule": SCHEDULES,
+    "accommodation": ACCOMMODATION_NAMES,
+    "score": (*SCORES, *DEEP_SCORES, CHOSEN),
+    "rule": (*COMBINATIONS, CHOSEN),
+    "memory_choice": tuple(STRATEGIES),
 }
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
@@ -270,10 +287,5 @@ _LOWEST: Mapping[str, float] = {
     **{"known": 3, "per_class": 1, "test_per_class": 1, "epochs": 1, "batch_size": 1},
     **{"accommodation_epochs": 0, "alarm_batch": 1, "alpha": 0, "beta": 0},
     **{"lr": _ABOVE, "accommodation_lr": _ABOVE, "scale": _ABOVE},
-    **{"fold_epochs": 1, "fold_per_class": 2, "accommodation_steps": 1, "memory": 1},
-}
-_RATES = {"mnist": 0.1}  # of lr, for soft freezing; see docs/reproduction.md
-_LESSONS: Mapping[str, dict[str, int]] = {
-    "replay": {"accommodation_epochs": 2},
-    "prototype": {"accommodation_epochs": 0},
+    **{"fold_epochs": 1, "fold_per_class": 2, "accommodation_steps": 1, "memory": 0},
 }

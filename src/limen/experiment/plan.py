@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from limen.datasets import NAMES, Dataset, DatasetError, load, read
 from limen.datasets.shapes import bring_to
-from limen.experiment.config import RunConfig
+from limen.experiment.config import CHOSEN, RunConfig
+from limen.shels.scores import DEEP_SCORES, SCORES
 
-# Those limen chooses from.
-SCORES_TRIED = (
-    *("dot", "cosine", "prototype", "mahalanobis", "knn", "map-knn", "deep-knn", "energy", "msp"),
-)
+SCORES_TRIED = (*SCORES, *DEEP_SCORES)
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,12 @@ def steps_of(config: RunConfig, data: Dataset, unit: Unit) -> int:
         return steps(int(trained[others].sum()), config.fold_epochs or config.epochs)
     total = steps(int(trained[known].sum()), config.epochs)
     for met, label in enumerate(coming[:-1], start=len(known) + 1):
-        replayed = met if config.accommodation == "replay" else 1  # every class as often as the new
-        lesson = steps(int(trained[label]) * replayed, config.accommodation_epochs)
-        total += config.accommodation_steps or lesson
+        replays = config.accommodation == "replay"
+        if replays and config.accommodation_steps:
+            total += config.accommodation_steps
+        else:  # replay shows every class as often as the new one
+            shown = int(trained[label]) * (met if replays else 1)
+            total += steps(shown, config.accommodation_epochs)
     return total
 
 
@@ -76,9 +77,16 @@ def calibration_rows(config: RunConfig, data: Dataset, label: int) -> NDArray[np
     return rows[: max(round(config.calibration * len(rows)), 2)] if config.calibration else rows[:0]
 
 
+def usual_rows(config: RunConfig, unit: Unit, data: Dataset, label: int) -> NDArray[np.intp]:
+    """Rows of a class that say what is usual: those kept out of training, or those trained on."""
+    if config.calibration:
+        return calibration_rows(config, data, label)
+    return training_rows(config, unit, data, label)
+
+
 def scores_of(config: RunConfig) -> tuple[str, ...]:
     """The scores whose strangeness is recorded."""
-    return SCORES_TRIED if config.method == "limen" else (config.score,)
+    return SCORES_TRIED if config.score == CHOSEN else (config.score,)
 
 
 @functools.lru_cache(maxsize=2)

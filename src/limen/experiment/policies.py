@@ -13,10 +13,10 @@ from sklearn.metrics import roc_auc_score
 
 from limen.alarm import NoveltyAlarm
 from limen.continual import ContinualEta
-from limen.experiment.config import OBJECTIVES, RunConfig
+from limen.experiment.config import CHOSEN, OBJECTIVES, RunConfig
+from limen.experiment.judging import Arrays, Step, view
 from limen.experiment.plan import scores_of
-from limen.experiment.units import Arrays, Step, view
-from limen.selection import Evidence, select
+from limen.selection import COMBINATIONS, Evidence, select
 from limen.threshold import EtaChoice, search_eta
 
 Record: TypeAlias = dict[str, Any]
@@ -49,7 +49,8 @@ def seed_record(
             )
         ]
         rows.append(_row(config, seed, step, step.arrays, verdicts, ours[config.objective][i]))
-    return {"seed": seed, "folds": _fold_facts(fold_choices), "rows": rows}
+    start = ours[config.objective][0] if steps else 1.0
+    return {"seed": seed, "folds": _fold_facts(fold_choices, folds, start), "rows": rows}
 
 
 def _limen_record(
@@ -57,6 +58,7 @@ def _limen_record(
 ) -> Record:
     """The same with the score chosen too, anew before every step, for each objective."""
     scores = scores_of(config)
+    rules = tuple(COMBINATIONS) if config.rule == CHOSEN else (config.rule,)
     by_score = {s: {label: view(a, s) for label, a in folds.items()} for s in scores}
     choices = {s: _fold_choices(seen) for s, seen in by_score.items()}
     views = {s: [replace(step, arrays=view(step.arrays, s)) for step in steps] for s in scores}
@@ -73,7 +75,7 @@ def _limen_record(
     for i, step in enumerate(steps):
         verdicts, chosen = [], {}
         for name in OBJECTIVES:
-            best = select({s: evidence[name, s] for s in scores}, name)
+            best = select({s: evidence[name, s] for s in scores}, name, rules)
             chosen[name] = best
             arrays = views[best.score][i].arrays
             ours = _ours(name, choices[best.score], found[best.score], views[best.score])[i]
@@ -88,17 +90,34 @@ def _limen_record(
                     piece = Evidence.of(known, a["novel"], name, discovered=True, label=step.next)
                     evidence[name, s].append(piece)
         best = chosen[config.objective]
+        if i == 0:
+            facts = _fold_facts(choices[best.score], by_score[best.score], best.eta)
         shown = views[best.score][i].arrays
         rows.append(_row(config, seed, step, shown, verdicts, best.eta))
-    facts = _fold_facts(choices[chosen[config.objective].score])
     return {"seed": seed, "folds": facts, "rows": rows}
 
 
-def _fold_facts(choices: Mapping[int, Mapping[str, EtaChoice]]) -> list[Record]:
+def _fold_facts(
+    choices: Mapping[int, Mapping[str, EtaChoice]], folds: Mapping[int, Arrays], eta: float
+) -> list[Record]:
+    """The cuts each held-out class asks for, and what it is taken for at the cut in use."""
     return [
-        {"held_out": label, "etas": {name: _plain(c) for name, c in found.items()}}
+        {
+            "held_out": label,
+            "etas": {name: _plain(c) for name, c in found.items()},
+            "taken_for": taken_for(folds[label], eta),
+        }
         for label, found in sorted(choices.items())
     ]
+
+
+def taken_for(fold: Arrays, eta: float) -> dict[str, float]:
+    """Known class -> share of the held-out points that are taken for it, most first."""
+    if "won" not in fold:  # a fold kept from before this was recorded
+        return {}
+    labels, counts = np.unique(fold["won"][fold["novel"] < eta], return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return {str(labels[i]): float(counts[i]) / len(fold["novel"]) for i in order}
 
 
 def start_of_ours(objective: str, folds: Mapping[int, Mapping[str, EtaChoice]]) -> ContinualEta:

@@ -55,8 +55,11 @@ class Run:
         words += ["--seeds", str(max(seed["seed"] for seed in self.seeds) + 1)]
         for name, value in self.config.items():
             if name in usual and value != usual[name]:
-                flag = f"--{name.replace('_', '-')}"
-                words += [flag] if value is True else [flag, str(value)]
+                flag = name.replace("_", "-")
+                if isinstance(value, bool):
+                    words.append(f"--{flag}" if value else f"--no-{flag}")
+                else:
+                    words += [f"--{flag}", str(value)]
         return " ".join(words)
 
 

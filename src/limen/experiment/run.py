@@ -34,9 +34,10 @@ from limen.experiment.files import (
     write_bytes,
     write_json,
 )
+from limen.experiment.judging import Arrays, Step
 from limen.experiment.plan import Unit, data_of, novel_of, steps_of, units_of
 from limen.experiment.policies import Detector, Record, seed_record
-from limen.experiment.units import Arrays, Step, run_fold, run_stream
+from limen.experiment.units import run_fold, run_stream
 
 Report: TypeAlias = Callable[[dict[str, Any]], None]
 
@@ -58,9 +59,6 @@ class RunFolder:
 
     def work(self, seed: int) -> Path:
         return self.path / "work" / f"seed-{seed:03d}"
-
-    def finished(self) -> list[int]:
-        return sorted(int(path.stem[5:]) for path in self.path.glob("seed-*.json"))
 
     def fold(self, unit: Unit) -> Arrays | None:
         path = self.work(unit.seed) / f"{unit.name}.npz"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,12 @@ from limen.shels.inputs import InputFormat
 from limen.shels.losses import group_sparsity
 from limen.shels.network import PRESETS, NetworkConfig, SHELSNetwork
 from limen.shels.scores import DEEP_SCORES, SCORES, ClassFeatures, Embedding, Floats, Score
+from limen.shels.settings import (
+    EPOCHS_FOR_A_NEW_CLASS,
+    SCHEDULES,
+    TRAINING,
+    rate_for_a_new_class,
+)
 from limen.shels.training import (
     Data,
     embedding_of,
@@ -36,19 +43,7 @@ from limen.shels.training import (
 from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
 
 _STORED_EXAMPLES = 200  # features kept of each class, for the scores that need them
-_SCHEDULES = ("constant", "one-cycle")
 _SCORE_NAMES = (*SCORES, *DEEP_SCORES)
-
-# What the paper trains with.
-_TRAINING: Mapping[str, Mapping[str, Any]] = {
-    "mnist": {"epochs": 10},
-    "fashion-mnist": {"epochs": 20},
-    "cifar10": {"epochs": 35},
-    "digits": {"epochs": 40, "lr": 1e-3},
-}
-# Soft freezing runs at a fraction of lr: a half, but a tenth on MNIST: see docs/shels.md.
-_SOFT_FREEZE_RATE = {"mnist": 0.1}
-_EPOCHS = {"soft-freeze": 8, "replay": 2, "prototype": 0}
 
 
 class SHELSClassifier(ClassifierMixin, BaseEstimator):
@@ -72,14 +67,15 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     beta : float, default=3000
         Weight of soft freezing.
     scale : float, default=1
-        What the cosines are multiplied with to make the logits; the paper has none. About 10 trains
-        faster and tells classes apart more sharply.
+        What the cosines are multiplied with to make the logits; the paper has none.
     augment : {"shift", "flip", "shift-flip"}, optional
         What is done to training images, drawn anew for every batch: moved by up to an eighth of
         their size, mirrored left to right.
     schedule : {"constant", "one-cycle"}, default="constant"
         Of the learning rate: always `lr`, or up to it in the first fifth of the steps and down to
         nearly nothing in the rest.
+    norm : bool, default=False
+        Batch normalisation after every convolution, whatever `config` says.
     accommodation : {"soft-freeze", "replay", "prototype"} or callable, default="soft-freeze"
         How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; a row
         that points to the class's mean, without training. Or a function of a `limen.shels.Lesson`.
@@ -152,6 +148,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         scale: float = 1.0,
         augment: str | None = None,
         schedule: str = "constant",
+        norm: bool = False,
         accommodation: str | Accommodation = "soft-freeze",
         accommodation_epochs: int | None = None,
         accommodation_steps: int | None = None,
@@ -171,6 +168,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.scale = scale
         self.augment = augment
         self.schedule = schedule
+        self.norm = norm
         self.accommodation = accommodation
         self.accommodation_epochs = accommodation_epochs
         self.accommodation_steps = accommodation_steps
@@ -190,7 +188,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         """
         if name not in PRESETS:
             raise ValueError(unknown_name("preset", name, PRESETS))
-        return cls(**{"config": name, **_TRAINING[name], **changes})
+        return cls(**{"config": name, **TRAINING[name], **changes})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
         """Parameters by name; ``score`` is the parameter, not the method."""
@@ -237,6 +235,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         expected = PRESETS.get(self.config) if isinstance(self.config, str) else self.config
         format_ = InputFormat.of(X, expected.input_shape if expected else None)
         config = expected or _config_for(format_)
+        if self.norm:
+            config = replace(config, norm=True)
         generator = torch.Generator().manual_seed(self._seed())
         data = Data(format_.tensor(X), torch.from_numpy(columns), format_)
         with thread_count(self.threads), reporting(self.progress) as report:
@@ -326,6 +326,21 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             history_=[*self.history_, *history],
             _generator_state=generator.get_state(),
         )
+        return self
+
+    def remember(self, X: Any, y: Any) -> Self:
+        """Compare with these examples of the known classes from now on, and no others.
+
+        They become ``stored_``, which ``"prototype"``, ``"mahalanobis"`` and the scores by nearest
+        neighbours compare with.
+        """
+        check_is_fitted(self)
+        data = self._data(X, y)
+        missing = set(range(len(self.classes_))) - set(data.columns.tolist())
+        if missing:
+            raise ValueError(f"no example of {self.classes_[sorted(missing)].tolist()}")
+        with thread_count(self.threads):
+            self.stored_ = _stored(self.network_, data, torch.arange(len(data)))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: ARG002
@@ -458,8 +473,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)!r}")
         if self.augment is not None and self.augment not in AUGMENTATIONS:
             raise ValueError(unknown_name("augment", self.augment, AUGMENTATIONS))
-        if self.schedule not in _SCHEDULES:
-            raise ValueError(unknown_name("schedule", self.schedule, _SCHEDULES))
+        if self.schedule not in SCHEDULES:
+            raise ValueError(unknown_name("schedule", self.schedule, SCHEDULES))
         for name in ("lr", "scale", "accommodation_lr"):
             value = getattr(self, name)
             if not (value is None and name == "accommodation_lr") and not value > 0:
@@ -485,14 +500,12 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             return 1
         if self.accommodation_epochs is not None:
             return self.accommodation_epochs
-        return _EPOCHS.get(str(self.accommodation), 8)
+        return EPOCHS_FOR_A_NEW_CLASS.get(str(self.accommodation), 8)
 
     def _accommodation_lr(self) -> float:
         if self.accommodation_lr is not None:
             return self.accommodation_lr
-        if self.accommodation != "soft-freeze":
-            return self.lr
-        return self.lr * _SOFT_FREEZE_RATE.get(str(self.config), 0.5)
+        return self.lr * rate_for_a_new_class(str(self.accommodation), str(self.config))
 
     def _device(self) -> torch.device:
         if self.device == "auto":

@@ -33,7 +33,7 @@ class NetworkConfig:
     dropout : float
         Share of activations dropped in training after each of the first two poolings.
     norm : bool
-        Batch normalisation after every convolution. Not in the paper: trains faster and better.
+        Batch normalisation after every convolution. Not in the paper.
 
     Examples
     --------
