@@ -157,3 +157,36 @@ BAD = [
 def test_bad_input_says_what_was_needed(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# ---- carried on by a few points
+
+
+def test_what_is_usual_moves_as_the_kept_points_do():
+    usual = ClassStatistics.from_moments([0, 1], [100, 100], [10.0, 5.0], [2.0, 1.0])
+    before = ClassStatistics.from_moments([0, 1], [5, 5], [9.0, 5.0], [1.0, 1.0])
+    after = ClassStatistics.from_moments([0, 1, 2], [5, 5, 50], [12.0, 4.0, 7.0], [3.0, 0.5, 1.5])
+    carried = usual.carried(before, after)
+    np.testing.assert_allclose(carried.mean, [13, 4, 7])
+    np.testing.assert_allclose(carried.std, [6, 0.5, 1.5])
+    assert carried.classes.tolist() == [0, 1, 2]
+    assert carried.count.tolist() == [100, 100, 50]
+
+
+def test_a_class_forgotten_or_never_judged_is_taken_as_it_is_now():
+    usual = ClassStatistics.from_moments([0, 1], [100, 0], [10.0, 0.0], [2.0, 0.0])
+    kept = ClassStatistics.from_moments([0, 1], [5, 0], [9.0, 0.0], [1.0, 0.0])
+    after = ClassStatistics.from_moments([0, 1], [0, 4], [0.0, 3.0], [0.0, 0.5])
+    carried = usual.carried(kept, after)
+    assert carried.mean.tolist() == [np.inf, 3]
+    assert carried.count.tolist() == [0, 4]
+
+
+def test_where_all_points_are_kept_nothing_is_lost():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 50)
+    old, new = (rng.normal(size=(100, 2)) + k * np.eye(2)[y] for k in (4, 6))
+    statistics = ClassStatistics.from_scores(old, y)
+    carried = statistics.carried(statistics, ClassStatistics.from_scores(new, y))
+    np.testing.assert_allclose(carried.mean, ClassStatistics.from_scores(new, y).mean)
+    np.testing.assert_allclose(carried.std, ClassStatistics.from_scores(new, y).std)

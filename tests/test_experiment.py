@@ -1,8 +1,10 @@
 """The protocol: what a run is, what it records, and that nothing interrupts it for good."""
 
+import copy
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import pytest
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
-from limen.experiment.judging import Step
+from limen.experiment.judging import Step, view
 from limen.experiment.plan import (
     SCORES_TRIED,
     Unit,
@@ -610,6 +612,53 @@ def test_memory_bounds_what_replay_sees(blobs, monkeypatch):
     config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, memory=7)
     units.run_stream(config, Unit(0, None), None)
     assert sizes == [[4, 4, 4, 4]]  # the other 3 calibrate
+
+
+def test_what_is_usual_is_carried_on_by_what_memory_keeps(blobs):
+    from limen.calibration import ClassStatistics
+    from limen.experiment import units
+    from limen.shels import SHELSClassifier
+
+    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=2, memory=20, known=3)
+    data, learnt = units.data_of(config), []
+    add = SHELSClassifier.add_class
+
+    def watched(self, *args):
+        learnt.append((copy.deepcopy(self), add(self, *args))[0])
+        return self
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SHELSClassifier, "add_class", watched)
+        first, second, *_ = units.run_stream(config, Unit(0, None), None)
+    before, old = learnt[0], view(first.arrays, "dot")
+    assert before.classes_.tolist() == first.known
+    # 5 points of a class calibrate, and all stay: half of 20 would be 10.
+    rows = np.concatenate([calibration_rows(config, data, c) for c in first.known])
+    usual = ClassStatistics.from_scores(
+        before.similarity(data.X_train[rows]), data.y_train[rows], classes=before.classes_
+    )
+    np.testing.assert_allclose(old["usual"], [usual.count, usual.mean, usual.std], rtol=1e-5)
+    np.testing.assert_allclose(old["usual_kept"], old["usual"])
+    # So nothing is lost by carrying them on, and strangeness is what all points say.
+    new = view(second.arrays, "dot")
+    np.testing.assert_allclose(new["usual"][1:, :3], new["usual_kept"][1:, :3], rtol=1e-9)
+    assert len(new["train"]) == 5 * 4
+
+
+@pytest.mark.parametrize("strategy", ["herding", "k-centre"])
+def test_a_bounded_memory_survives_a_kill_between_steps(blobs, tmp_path, strategy):
+    settings = {"memory": 6, "memory_choice": strategy, "accommodation_steps": 3}
+    config = tiny(blobs, method="limen", epochs=1, known=3, **settings)
+    whole = run_stream(config, Unit(0, None), None)
+    run_stream(config, Unit(0, None), tmp_path)
+    for path in tmp_path.glob("step-*"):
+        path.unlink()
+    shutil.rmtree(tmp_path / "model-5")
+    again = run_stream(config, Unit(0, None), tmp_path)
+    for one, other in zip(whole, again, strict=True):
+        assert one.known == other.known
+        for name in one.arrays.keys() - {"seconds"}:
+            np.testing.assert_array_equal(one.arrays[name], other.arrays[name])
 
 
 def test_limen_s_record_judges_by_the_evidence_so_far():

@@ -407,6 +407,7 @@ def test_presets():
 def open_set(**changes):
     return OpenSetClassifier(
         small(**{"accommodation": "replay", "accommodation_epochs": 4} | changes),
+        method="paper",
         similarity="dot",
         random_state=0,
     )

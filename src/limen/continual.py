@@ -29,6 +29,7 @@ def mean(folds: Sequence[float], discoveries: Sequence[float]) -> float:
 
 
 RULES: Mapping[str, Rule] = {"halving": halving, "mean": mean}
+GIVEN = "given"  # no rule: whoever adds evidence says what follows from it
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class ContinualEta:
 
     Parameters
     ----------
-    rule : {"halving", "mean"}, default="halving"
+    rule : {"halving", "mean", "given"}, default="halving"
         How evidence is combined. ``"halving"``: the mean over the held-out classes, then half way
         to what each discovered class asks for. ``"mean"``: the mean of all evidence so far.
+        ``"given"``: by someone else, who passes the `value` to use with each piece.
 
     Attributes
     ----------
@@ -70,12 +72,14 @@ class ContinualEta:
     """
 
     def __init__(self, rule: str = "halving") -> None:
-        if rule not in RULES:
-            raise ValueError(unknown_name("rule", rule, RULES))
+        if rule not in RULES and rule != GIVEN:
+            raise ValueError(unknown_name("rule", rule, [*RULES, GIVEN]))
         self.rule = rule
         self.history: list[EtaEvidence] = []
 
-    def start(self, fold_etas: Iterable[float] | Mapping[Any, float]) -> Self:
+    def start(
+        self, fold_etas: Iterable[float] | Mapping[Any, float], *, value: float | None = None
+    ) -> Self:
         """Begin anew with the etas of the held-out classes, plain or as {label: eta}."""
         named = dict(
             fold_etas.items() if hasattr(fold_etas, "items") else enumerate(list(fold_etas))
@@ -83,17 +87,23 @@ class ContinualEta:
         if not named:
             raise ValueError("fold_etas is empty: start needs the eta of at least 1 held-out class")
         etas = {label: _finite("fold_etas", eta) for label, eta in named.items()}
-        start = RULES[self.rule](list(etas.values()), [])
+        start = self._value(list(etas.values()), [], value)
         self.history = [
             EtaEvidence("held out", _plain(label), eta, start) for label, eta in etas.items()
         ]
         return self
 
-    def update(self, eta: float, label: str | int | float | None = None) -> Self:
+    def update(
+        self,
+        eta: float,
+        label: str | int | float | None = None,
+        *,
+        value: float | None = None,
+    ) -> Self:
         """Take in what a discovered class asks for. Do so before the class is learnt."""
         discoveries = [*self._etas("discovered"), _finite("eta", eta)]
-        value = RULES[self.rule](self._started(), discoveries)
-        self.history.append(EtaEvidence("discovered", _plain(label), discoveries[-1], value))
+        now = self._value(self._started(), discoveries, value)
+        self.history.append(EtaEvidence("discovered", _plain(label), discoveries[-1], now))
         return self
 
     @property
@@ -129,6 +139,13 @@ class ContinualEta:
     def __repr__(self) -> str:
         state = f"value={self.value:.4g}, {len(self.history)} pieces" if self.history else "empty"
         return f"ContinualEta(rule={self.rule!r}: {state})"
+
+    def _value(
+        self, folds: Sequence[float], discoveries: Sequence[float], given: float | None
+    ) -> float:
+        if (given is None) is (self.rule == GIVEN):
+            raise ValueError("value goes with rule='given', and with no other")
+        return RULES[self.rule](folds, discoveries) if given is None else _finite("value", given)
 
     def _etas(self, source: str) -> list[float]:
         return [entry.eta for entry in self.history if entry.source == source]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from limen.calibration import ClassStatistics, Floats
 from limen.coding import fit_any
 from limen.objectives import Objective, ObjectiveFunction
 from limen.rows import take
-from limen.similarity import Similarity, similarity_of
-from limen.threshold import EtaChoice, search_eta
+from limen.selection import Evidence, weigh
+from limen.similarity import Similarity, similarities_of
+from limen.threshold import EtaChoice
 
 
 class LeaveOneClassOut(BaseCrossValidator):
@@ -66,20 +67,18 @@ class LeaveOneClassOut(BaseCrossValidator):
 
 @dataclass(frozen=True)
 class Fold:
-    """What one held-out class taught, with the scores that taught it."""
+    """What one class, met as novel, teaches about one similarity."""
 
+    evidence: Evidence
     choice: EtaChoice | None  # None where no known point is classified correctly
-    known: Floats  # strangeness of all known points; inf where the class is wrong
-    novel: Floats
+    novel: Floats  # strangeness of the novel points
+    won: NDArray[Any]  # the class each of them is most similar to
 
-    @property
-    def evidence(self) -> float | None:
-        """The eta it asks for; None where no cut tells known from novel better than chance."""
-        return self.choice.eta if self.choice and self.choice.informative else None
-
-    def accuracy(self, eta: float) -> tuple[float, float]:
-        """Known and novel accuracy at another cut."""
-        return float(np.mean(self.known < eta)), float(np.mean(self.novel >= eta))
+    def taken_for(self, eta: float) -> dict[Any, float]:
+        """Known class -> share of the novel points that are taken for it, most first."""
+        labels, counts = np.unique(self.won[self.novel < eta], return_counts=True)
+        shares = dict(zip(labels.tolist(), (counts / len(self.novel)).tolist(), strict=True))
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
 def run_fold(
@@ -89,23 +88,28 @@ def run_fold(
     held_out: NDArray[np.intp],
     calibration: NDArray[np.bool_],
     training: NDArray[np.bool_],
-    how: Similarity,
+    candidates: Mapping[str, Similarity],
     objective: str | Objective | ObjectiveFunction,
-) -> Fold:
-    """Train `estimator` without one class and search the cut that would have caught it."""
+) -> dict[str, Fold]:
+    """Train `estimator` without one class and search, by each similarity, what would catch it."""
     others = np.ones(len(y), dtype=bool)
     others[held_out] = False
+    label = y[held_out[:1]].tolist()[0]
     try:
         estimator = fit_any(estimator, take(X, training & others), y[training & others])
         classes = classes_of(estimator, y[training & others])
-        known = similarity_of(estimator, take(X, calibration & others), how, classes)
-        novel = similarity_of(estimator, take(X, held_out), how, classes)
+        known = similarities_of(estimator, take(X, calibration & others), candidates, classes)
+        novel = similarities_of(estimator, take(X, held_out), candidates, classes)
         y_known = y[calibration & others]
-        statistics = ClassStatistics(classes).update(known, y_known)
-        stands_for = others.sum() / len(y_known)
-        return judge_fold(statistics, known, y_known, novel, objective, stands_for)
+        folds = {}
+        for name in candidates:
+            statistics = ClassStatistics(classes).update(known[name], y_known)
+            stands_for = others.sum() / len(y_known)
+            folds[name] = judge_fold(
+                statistics, known[name], y_known, novel[name], objective, stands_for, label
+            )
+        return folds
     except Exception as error:
-        label = y[held_out[0]].item()
         raise FoldError(f"with class {label!r} held out: {error}") from error
 
 
@@ -116,6 +120,9 @@ def judge_fold(
     novel: Floats,
     objective: str | Objective | ObjectiveFunction,
     stands_for: float,
+    label: Any,
+    *,
+    discovered: bool = False,
 ) -> Fold:
     """The cut that would have caught the novel points, from similarities alone.
 
@@ -124,41 +131,24 @@ def judge_fold(
     correct = statistics.classes[np.argmax(known, axis=1)] == y_known
     known_strangeness = np.where(correct, statistics.strangeness(known), np.inf)
     novel_strangeness = statistics.strangeness(novel)
-    if not correct.any():
-        return Fold(None, known_strangeness, novel_strangeness)
-    choice = search_eta(
-        known_strangeness[correct],
+    evidence, choice = weigh(
+        known_strangeness,
         novel_strangeness,
         objective,
-        known_weight=None if stands_for == 1 else np.full(correct.sum(), stands_for),
+        stands_for=stands_for,
+        discovered=discovered,
+        label=label,
     )
-    return Fold(choice, known_strangeness, novel_strangeness)
+    return Fold(evidence, choice, novel_strangeness, statistics.classes[np.argmax(novel, axis=1)])
 
 
-def expected_accuracy(folds: Sequence[Fold], eta: float) -> tuple[float, float]:
-    """Mean known and novel accuracy, each fold judged at the mean cut of the others.
-
-    Where no other fold has anything to say, at `eta`.
-    """
-    accuracies = []
-    for fold in folds:
-        others = [f.evidence for f in folds if f is not fold and f.evidence is not None]
-        accuracies.append(fold.accuracy(float(np.mean(others)) if others else eta))
-    known, novel = np.mean(accuracies, axis=0)
-    return float(known), float(novel)
-
-
-def evidence_of(folds: dict[Any, Fold]) -> dict[Any, float]:
-    """The eta of each fold that has something to say; of all, if none has."""
-    told = {label: fold.evidence for label, fold in folds.items() if fold.evidence is not None}
-    warn_uninformative([label for label in folds if label not in told])
-    told = told or {label: fold.choice.eta for label, fold in folds.items() if fold.choice}
-    if not told:
+def check_evidence(evidence: Mapping[str, Sequence[Evidence]]) -> None:
+    """Refuse similarities none of which says anything, for any class held out."""
+    if not any(piece.known.max() > 0 for pieces in evidence.values() for piece in pieces):
         raise ValueError(
             "no calibration point was classified correctly with any class held out, so nothing "
             "says what is usual: check the estimator on these classes alone"
         )
-    return told
 
 
 def warn_uninformative(labels: Sequence[Any]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limen.rows import stack, take
+
+Picker: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[np.intp]]
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,13 @@ class Memory:
             calibration[rng.choice(rows, size, replace=False)] = True
         return cls(X, y, ~calibration, calibration)
 
-    def reduced(self, limit: int | None, share: float | None, rng: np.random.Generator) -> Memory:
-        """At most `limit` rows a class, drawn at random, `share` of them for calibration."""
+    def reduced(
+        self, limit: int | None, share: float | None, picker: Picker, rng: np.random.Generator
+    ) -> Memory:
+        """At most `limit` rows a class, `share` of them for calibration.
+
+        `picker` says which of the rows that train, chance which of those that calibrate.
+        """
         if limit is None:
             return self
         # What is usual cannot be told from a handful: a small memory spends half on calibration.
@@ -42,12 +50,11 @@ class Memory:
         kept = []
         for label in np.unique(self.y):
             of_class = self.y == label
-            groups = [(of_class & self.training, limit - held_out)]
+            trains = np.flatnonzero(of_class & self.training)
+            kept.append(trains[picker(take(self.X, trains), limit - held_out, rng)])
             if held_out:
-                groups.append((of_class & self.calibration, held_out))
-            for rows, size in groups:
-                index = np.flatnonzero(rows)
-                kept.append(rng.choice(index, min(size, len(index)), replace=False))
+                tells = np.flatnonzero(of_class & self.calibration)
+                kept.append(rng.permutation(tells)[:held_out])
         index = np.sort(np.concatenate(kept))
         return Memory(
             take(self.X, index), self.y[index], self.training[index], self.calibration[index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +17,7 @@ from limen.calibration import ClassStatistics
 from limen.continual import ContinualEta
 from limen.memory import Memory
 from limen.objectives import Objective
+from limen.selection import Evidence, Selection
 from limen.storage import (
     ModelFileError,
     pack_arrays,
@@ -32,7 +33,11 @@ from limen.threshold import EtaChoice
 
 # Estimators that bring their own way to be stored. Imported by name: torch only if needed.
 _OWN_FORMAT = {"shels": ("limen.shels", "SHELSClassifier")}
-_PLAIN = ("calibration", "calibration_size", "rule", "memory", "unknown_label", "alarm_level")
+_PLAIN = (
+    *("method", "calibration", "calibration_size", "rule", "fold_params", "memory"),
+    *("memory_choice", "unknown_label", "alarm_level"),
+)
+_PIECE = ("eta", "share", "informative", "discovered", "label")
 _FITTED = ("n_features_in_", "expected_known_accuracy_", "expected_novel_accuracy_")
 
 
@@ -51,6 +56,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             "random_state": model.random_state if _is_int(model.random_state) else None,
         },
         "eta": model.continual_eta_.to_dict(),
+        "selection": _selection_facts(model.selection_),
+        "evidence": [
+            [score, [_piece_facts(piece) for piece in pieces]]
+            for score, pieces in model.evidence_.items()
+        ],
+        "taken_for": [[label, list(s.items())] for label, s in model.taken_for_.items()],
         "folds": [[label, _choice_facts(choice)] for label, choice in model.fold_choices_.items()],
         "statistics": model.statistics_.to_dict(),
         "fitted": {name: getattr(model, name) for name in _FITTED if hasattr(model, name)},
@@ -66,6 +77,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "training": memory.training,
         "calibration": memory.calibration,
         "strangeness": model.calibration_strangeness_,
+        **{
+            f"{score}/{place}": np.stack([piece.cuts, piece.known, piece.novel])
+            for score, pieces in model.evidence_.items()
+            for place, piece in enumerate(pieces)
+        },
     }
     facts["estimator"], parts = _estimator_parts(model.estimator_)
     write_model(path, facts, memory=pack_arrays(arrays), **parts)
@@ -100,6 +116,9 @@ def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) 
         classes_=np.asarray(facts["classes"]),
         continual_eta_=eta,
         eta_=eta.value,
+        selection_=_selection(facts["selection"]),
+        evidence_=_evidence(facts["evidence"], arrays),
+        taken_for_={label: dict(shares) for label, shares in facts["taken_for"]},
         fold_choices_={label: _choice(state) for label, state in facts["folds"]},
         statistics_=ClassStatistics.from_dict(facts["statistics"]),
         calibration_strangeness_=arrays["strangeness"],
@@ -152,6 +171,30 @@ def _choice(state: Mapping[str, Any]) -> EtaChoice:
     low, high = state["interval"]
     interval = (-math.inf if low is None else low, math.inf if high is None else high)
     return EtaChoice(**{**state, "interval": interval})
+
+
+def _selection_facts(selection: Selection) -> dict[str, Any]:
+    table = [[*pair, value] for pair, value in selection.table.items()]
+    return {**asdict(replace(selection, table={})), "table": table}
+
+
+def _selection(state: Mapping[str, Any]) -> Selection:
+    table = {(score, rule): float(value) for score, rule, value in state["table"]}
+    return Selection(**{**state, "table": table})
+
+
+def _piece_facts(piece: Evidence) -> dict[str, Any]:
+    return {name: getattr(piece, name) for name in _PIECE}
+
+
+def _evidence(state: Any, curves: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, list[Evidence]]:
+    return {
+        score: [
+            Evidence(*curves[f"{score}/{place}"], **{name: piece[name] for name in _PIECE})
+            for place, piece in enumerate(pieces)
+        ]
+        for score, pieces in state
+    }
 
 
 def _objective_facts(objective: Any) -> Any:

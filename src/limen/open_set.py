@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -19,20 +20,36 @@ from limen.accommodation import accommodate, classes_of
 from limen.alarm import NoveltyAlarm
 from limen.calibration import ClassStatistics, Floats
 from limen.coding import fit_any
-from limen.continual import RULES, ContinualEta
+from limen.continual import ContinualEta
+from limen.exemplars import STRATEGIES, pick
 from limen.folds import (
+    Fold,
     LeaveOneClassOut,
-    evidence_of,
-    expected_accuracy,
+    check_evidence,
     judge_fold,
     run_fold,
     warn_uninformative,
 )
 from limen.labels import check_known, check_new_label, unknown_label_for, with_unknown
-from limen.memory import Memory
+from limen.memory import Memory, Picker
 from limen.objectives import Objective, ObjectiveFunction, resolve_objective, unknown_name
 from limen.rows import as_rows
-from limen.similarity import Similarity, check_agreement, check_name, similarity_of
+from limen.selection import (
+    COMBINATIONS,
+    Evidence,
+    Selection,
+    combine,
+    expected_accuracies,
+    select,
+)
+from limen.similarity import (
+    Similarity,
+    candidates_of,
+    check_agreement,
+    check_name,
+    similarities_of,
+    similarity_of,
+)
 from limen.threshold import EtaChoice
 
 
@@ -40,8 +57,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that says "I have never seen this", and learns what it had never seen.
 
     `fit` holds out each known class in turn, finds the cut that would have caught it, and carries
-    the mean of these cuts to what is truly unknown. `learn_class` adds a class: first the cut is
-    improved on it, then the classifier learns it, then every class is calibrated anew.
+    what it found to what is truly unknown. `learn_class` adds a class: first the cut is improved on
+    it, then the classifier learns it, then every class is calibrated anew.
 
     Score direction: a point is known if its strangeness is below ``eta_``, novel otherwise.
     ``decision_function`` is ``eta_ - strangeness``: positive = known, as in scikit-learn's outlier
@@ -52,24 +69,36 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     estimator : estimator
         Any classifier with ``fit`` and one of ``similarity``, ``decision_function`` and
         ``predict_proba``. At least three known classes are needed.
+    method : {"limen", "paper"}, default="limen"
+        Who decides what `similarity` and `rule` leave open. ``"limen"``: the held-out classes, and
+        every class discovered, choose similarity and rule together with the cut: those that would
+        have done best for each class, judged by the others. ``"paper"``: the first similarity the
+        estimator offers, and halving.
     objective : str, objective or callable, default="gmean"
         What the cut maximises; see `search_eta`.
     similarity : str or callable, default="auto"
-        How familiar an input looks to each class: ``"auto"`` takes the first the estimator has of
-        ``similarity(X)``, ``decision_function``, ``predict_joint_log_proba`` (naive Bayes) and the
-        logarithm of ``predict_proba``. Or the name of one of these or of another method, a score
-        name for the estimator's own ``similarity(X, score=...)``, or a function
-        ``(estimator, X) -> (n, n_classes)``.
+        How familiar an input looks to each class: ``similarity(X)`` (of SHELS, any of its scores),
+        ``decision_function``, ``predict_joint_log_proba`` (naive Bayes) or the logarithm of
+        ``predict_proba``; ``"auto"`` chooses among those the estimator has. Or the name of one of
+        these or of another method, a score name for the estimator's own ``similarity(X,
+        score=...)``, or a function ``(estimator, X) -> (n, n_classes)``.
     calibration : {"holdout", "train"}, default="holdout"
         Which points tell what is usual. ``"holdout"`` keeps `calibration_size` of every class out
         of training: right for any model. ``"train"`` uses the training points, the paper's way:
         wrong for models that score their own training points perfectly, such as forests.
     calibration_size : float, default=0.2
         Share of every class kept out of training with ``calibration="holdout"``.
-    rule : {"halving", "mean"}, default="halving"
-        How a discovered class moves eta; see `ContinualEta`.
+    rule : {"halving", "mean", "median", "consensus"}, optional
+        How evidence makes one cut: half way to each discovery in turn (the paper's), the mean or
+        the median of all cuts, or the cut that is best for all classes together. Default: chosen
+        by `method`.
+    fold_params : dict, optional
+        Parameters of `estimator` for the trainings with a class held out, such as fewer epochs:
+        eta is in units of the spread, so that a cheaper model often tells as much.
     memory : int or None, default=None
         How many points of each class are kept for later learning and calibration; None keeps all.
+    memory_choice : {"reservoir", "herding", "k-centre"}, default="reservoir"
+        Which; see `limen.exemplars.pick`. By the estimator's ``features(X)`` if it has them.
     unknown_label : int or str, optional
         What `predict` says of a novel point. Default: -1, or ``"unknown"`` for text labels.
     alarm_level : float, default=0.01
@@ -88,10 +117,15 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         Known labels, in the order of the similarity columns.
     eta_ : float
         The cut, in standard deviations below what is usual.
+    selection_ : Selection
+        Which similarity and rule were chosen, and how well each would have done.
     continual_eta_ : ContinualEta
-        How the cut came about.
+        How the cut came about, by the similarity chosen now.
     fold_choices_ : dict
-        Held-out class -> `EtaChoice`.
+        Held-out class -> `EtaChoice`, by the similarity that `fit` chose.
+    taken_for_ : dict
+        Held-out or discovered class -> the known classes it was taken for while it was novel, with
+        the share of its points: which pairs are hard to tell apart when one is unknown.
     statistics_ : ClassStatistics
         What is usual for each class.
     thresholds_ : ndarray of shape (C,)
@@ -99,7 +133,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     estimator_ : estimator
         The fitted classifier.
     expected_known_accuracy_, expected_novel_accuracy_ : float
-        Mean over the folds of `fit`, each judged at the cut that the other folds chose. With
+        Mean over the classes met as novel so far, each judged at the cut that the others give. With
         ``calibration="train"`` the known one is of training points, hence optimistic.
     calibration_strangeness_ : ndarray
         Strangeness of all calibration points, ascending.
@@ -122,8 +156,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     estimator_: Any
     classes_: NDArray[Any]
     eta_: float
+    evidence_: dict[str, list[Evidence]]
+    selection_: Selection
     continual_eta_: ContinualEta
     fold_choices_: dict[Any, EtaChoice]
+    taken_for_: dict[Any, dict[Any, float]]
     statistics_: ClassStatistics
     expected_known_accuracy_: float
     expected_novel_accuracy_: float
@@ -137,12 +174,15 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         self,
         estimator: Any,
         *,
+        method: str = "limen",
         objective: str | Objective | ObjectiveFunction = "gmean",
         similarity: Similarity = "auto",
         calibration: str = "holdout",
         calibration_size: float = 0.2,
-        rule: str = "halving",
+        rule: str | None = None,
+        fold_params: Mapping[str, Any] | None = None,
         memory: int | None = None,
+        memory_choice: str = "reservoir",
         unknown_label: int | str | None = None,
         alarm_level: float = 0.01,
         n_jobs: int | None = None,
@@ -150,12 +190,15 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
+        self.method = method
         self.objective = objective
         self.similarity = similarity
         self.calibration = calibration
         self.calibration_size = calibration_size
         self.rule = rule
+        self.fold_params = fold_params
         self.memory = memory
+        self.memory_choice = memory_choice
         self.unknown_label = unknown_label
         self.alarm_level = alarm_level
         self.n_jobs = n_jobs
@@ -177,33 +220,39 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         fresh = self._seeded(rng)
         memory = Memory.split(X, y, self._share, rng)
 
-        folds = [held_out for _, held_out in LeaveOneClassOut().split(X, y)]
+        candidates = candidates_of(fresh, self.similarity, every=self.method == "limen")
+        cheaper = clone(fresh, safe=False)
+        if self.fold_params:
+            cheaper.set_params(**self.fold_params)
         work = [delayed(_fit)(fresh, *memory.training_rows())]
         work += [
             delayed(run_fold)(
-                clone(fresh, safe=False),
+                clone(cheaper, safe=False),
                 X,
                 y,
                 held_out,
                 memory.calibration,
                 memory.training,
-                self.similarity,
+                candidates,
                 self.objective,
             )
-            for held_out in folds
+            for _, held_out in LeaveOneClassOut().split(X, y)
         ]
-        estimator, *results = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
+        estimator, *folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
 
-        by_class = dict(zip(classes.tolist(), results, strict=True))
-        eta = ContinualEta(self.rule).start(evidence_of(by_class))
-        expected_known, expected_novel = expected_accuracy(results, eta.value)
-        state |= self._calibrated(estimator, memory, eta)
+        by_class = dict(zip(classes.tolist(), folds, strict=True))
+        evidence = {name: [fold[name].evidence for fold in folds] for name in candidates}
+        check_evidence(evidence)
+        selection = self._select(evidence)
+        chosen = {label: fold[selection.score] for label, fold in by_class.items()}
+        warn_uninformative([c for c, fold in chosen.items() if not fold.evidence.informative])
+        state |= self._calibrated(estimator, memory, selection)
         self.__dict__.update(
             state,
-            memory_=memory.reduced(self.memory, self._share, rng),
-            fold_choices_={c: fold.choice for c, fold in by_class.items() if fold.choice},
-            expected_known_accuracy_=expected_known,
-            expected_novel_accuracy_=expected_novel,
+            **self._told(evidence, selection),
+            memory_=memory.reduced(self.memory, self._share, self._picker(estimator), rng),
+            fold_choices_={c: fold.choice for c, fold in chosen.items() if fold.choice},
+            taken_for_={c: fold.taken_for(selection.eta) for c, fold in chosen.items()},
             accommodation_=None,
             _rng=rng,
         )
@@ -231,23 +280,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
                 f"class {label!r} needs at least 2 points to be learnt, got {X.shape[0]}"
             )
         memory, rng = self.memory_, copy.deepcopy(self._rng)
-        X_calibration, y_calibration = memory.calibration_rows()
-        fold = judge_fold(
-            self.statistics_,
-            self.class_similarity(X_calibration),
-            y_calibration,
-            self.class_similarity(X),
-            self.objective,
-            len(memory.y) / len(y_calibration),
-        )
-        eta = copy.deepcopy(self.continual_eta_)
-        if fold.evidence is None:
+        usual, y_usual = memory.calibration_rows()
+        folds = self._meet(usual, y_usual, X, label, len(memory.y) / len(y_usual))
+        evidence = {name: [*self.evidence_[name], folds[name].evidence] for name in folds}
+        selection = self._select(evidence)
+        fold = folds[selection.score]
+        if not fold.evidence.informative:
             warn_uninformative([label])
-        else:
-            eta.update(fold.evidence, label)
 
         new = Memory.split(X, np.full(X.shape[0], label), self._share, rng)
-        kept = new.reduced(self.memory, self._share, rng)
+        kept = new.reduced(self.memory, self._share, self._picker(self.estimator_), rng)
         estimator, accommodation = accommodate(
             self.estimator_,
             new.training_rows()[0],
@@ -255,9 +297,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             memory.training_rows(),
             kept.training_rows()[0],
         )
-        state = self._calibrated(estimator, memory.append(new), eta)
-        memory = memory.append(kept)
-        self.__dict__.update(state, memory_=memory, _rng=rng, accommodation_=accommodation)
+        carry = self.memory is not None and selection.score == self.selection_.score
+        state = self._calibrated(estimator, memory.append(new), selection, carry)
+        self.__dict__.update(
+            state,
+            **self._told(evidence, selection),
+            taken_for_={**self.taken_for_, label: fold.taken_for(self.eta_)},
+            memory_=memory.append(kept),
+            accommodation_=accommodation,
+            _rng=rng,
+        )
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -293,7 +342,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """Similarity to each class of ``classes_``. Higher = more familiar, shape (n, C)."""
         check_is_fitted(self)
         X = self._check_rows(X)
-        return similarity_of(self.estimator_, X, self.similarity, self.classes_)
+        return similarity_of(self.estimator_, X, self._how(self.selection_), self.classes_)
 
     def detect_novelty(self, X: Any) -> NoveltyAlarm:
         """Is there something new in this batch? See `NoveltyAlarm`."""
@@ -317,8 +366,12 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         resolve_objective(self.objective)
-        if self.rule not in RULES:
-            raise ValueError(unknown_name("rule", self.rule, RULES))
+        if self.method not in ("limen", "paper"):
+            raise ValueError(unknown_name("method", self.method, ["limen", "paper"]))
+        if self.rule is not None and self.rule not in COMBINATIONS:
+            raise ValueError(unknown_name("rule", self.rule, COMBINATIONS))
+        if self.memory_choice not in STRATEGIES:
+            raise ValueError(unknown_name("memory_choice", self.memory_choice, STRATEGIES))
         if self.calibration not in ("holdout", "train"):
             raise ValueError(unknown_name("calibration", self.calibration, ["holdout", "train"]))
         if not 0 < self.calibration_size < 1:
@@ -368,19 +421,91 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         """Of every class, what is kept out of training."""
         return self.calibration_size if self.calibration == "holdout" else None
 
-    def _calibrated(self, estimator: Any, memory: Memory, eta: ContinualEta) -> dict[str, Any]:
+    def _how(self, selection: Selection) -> Similarity:
+        """The similarity that was chosen; its name is that of the only one if it is a function."""
+        return selection.score if isinstance(self.similarity, str) else self.similarity
+
+    def _select(self, evidence: Mapping[str, Sequence[Evidence]]) -> Selection:
+        usual = tuple(COMBINATIONS) if self.method == "limen" else ("halving",)
+        return select(evidence, self.objective, (self.rule,) if self.rule else usual)
+
+    def _told(self, evidence: dict[str, list[Evidence]], selection: Selection) -> dict[str, Any]:
+        """What follows from the evidence, and how the cut came about by the similarity chosen."""
+        pieces = evidence[selection.score]
+        eta, rule = ContinualEta("given"), selection.rule
+        folds = [piece for piece in pieces if not piece.discovered]
+        told = [piece for piece in folds if piece.informative] or folds
+        start = combine(told, rule, self.objective)
+        eta.start({piece.label: piece.eta for piece in told}, value=start)
+        for place, piece in enumerate(pieces):
+            if piece.discovered and piece.informative:
+                value = combine(pieces[: place + 1], rule, self.objective)
+                eta.update(piece.eta, piece.label, value=value)
+        known, novel = expected_accuracies(pieces, rule, self.objective)
+        return {
+            "evidence_": evidence,
+            "selection_": selection,
+            "continual_eta_": eta,
+            "eta_": selection.eta,
+            "expected_known_accuracy_": known,
+            "expected_novel_accuracy_": novel,
+        }
+
+    def _meet(
+        self, usual: Any, y_usual: NDArray[Any], X: Any, label: Any, stands_for: float
+    ) -> dict[str, Fold]:
+        """What a class teaches while it is novel, by every similarity that may be chosen."""
+        given = None if isinstance(self.similarity, str) else self.similarity
+        names: dict[str, Similarity] = {name: given or name for name in self.evidence_}
+        known, novel = (
+            similarities_of(self.estimator_, rows, names, self.classes_) for rows in (usual, X)
+        )
+        folds = {}
+        for name in names:
+            statistics = self.statistics_
+            if name != self.selection_.score:
+                statistics = ClassStatistics(self.classes_).update(known[name], y_usual)
+            folds[name] = judge_fold(
+                *(statistics, known[name], y_usual, novel[name]),
+                *(self.objective, stands_for, label),
+                discovered=True,
+            )
+        return folds
+
+    def _picker(self, estimator: Any) -> Picker:
+        """Which points of a class are kept, by what the estimator makes of them."""
+
+        def picker(X: Any, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+            if self.memory_choice == "reservoir":
+                return pick(np.empty((X.shape[0], 0)), size, rng=rng)
+            return pick(_features(estimator, X), size, self.memory_choice, rng=rng)
+
+        return picker
+
+    def _calibrated(
+        self, estimator: Any, memory: Memory, selection: Selection, carry: bool = False
+    ) -> dict[str, Any]:
+        """The estimator with what is usual for its classes.
+
+        With `carry`, what was usual for the old classes is carried on: the points that were kept
+        tell how it moved.
+        """
         X, y = memory.calibration_rows()
         classes = classes_of(estimator, y)
-        similarity = similarity_of(estimator, X, self.similarity, classes)
+        how = self._how(selection)
+        similarity = similarity_of(estimator, X, how, classes)
         check_agreement(estimator, X, similarity, classes)
         statistics = ClassStatistics.from_scores(similarity, y, classes=classes)
+        if carry:
+            kept, y_kept = self.memory_.calibration_rows()
+            before = ClassStatistics(self.classes_)
+            before.update(similarity_of(self.estimator_, kept, how, self.classes_), y_kept)
+            statistics = self.statistics_.carried(before, statistics)
         return {
             "estimator_": estimator,
             "classes_": classes,
             "statistics_": statistics,
             "calibration_strangeness_": np.sort(statistics.strangeness(similarity)),
-            "continual_eta_": eta,
-            "eta_": eta.value,
         }
 
 
@@ -398,6 +523,21 @@ def load(path: str | os.PathLike[str]) -> OpenSetClassifier:
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
     return fit_any(clone(estimator, safe=False), X, y)
+
+
+def _features(estimator: Any, X: Any) -> Floats:
+    """Where distances between points mean something: the estimator's features, or the rows."""
+    rows = estimator.features(X) if hasattr(estimator, "features") else X
+    rows = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+    try:
+        features = rows.reshape(len(rows), -1).astype(np.float64)
+    except ValueError as error:
+        raise ValueError(
+            f"memory_choice needs numbers to measure distances by: {error}. Use 'reservoir'."
+        ) from error
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Floats = features / np.maximum(norms, np.finfo(float).tiny)
+    return unit
 
 
 def _generator(seed: Any) -> np.random.Generator:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from limen.continual import RULES
 from limen.objectives import (
     Floats,
     Objective,
@@ -21,12 +22,12 @@ from limen.objectives import (
     resolve_objective,
     unknown_name,
 )
-from limen.threshold import eta_curve, search_eta
+from limen.threshold import EtaChoice, eta_curve, search_eta
 
 AnyObjective: TypeAlias = str | Objective | ObjectiveFunction
 Combine: TypeAlias = Callable[[Sequence["Evidence"], AnyObjective], float]
 
-_POINTS = 400  # of a curve; more change no cut by anything that matters
+_POINTS = 400  # of a curve
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Evidence:
         The cut it asks for itself.
     share : float
         Of all its points, how many are novel.
+    informative : bool
+        Whether any cut tells known from novel better than chance. A piece that is not has no say in
+        a combined cut, but a score or rule is judged on it all the same.
     discovered : bool
         Whether the class was discovered, or held out.
     label : object
@@ -51,6 +55,7 @@ class Evidence:
     novel: Floats
     eta: float
     share: float
+    informative: bool = True
     discovered: bool = False
     label: Any = None
 
@@ -60,34 +65,25 @@ class Evidence:
         known: ArrayLike,
         novel: ArrayLike,
         objective: AnyObjective = "gmean",
-        *,
-        discovered: bool = False,
-        label: Any = None,
-    ) -> Self:
-        """From strangeness of known points (inf where the class is wrong) and of novel points."""
-        known, novel = np.asarray(known, dtype=float), np.asarray(novel, dtype=float)
-        curve = eta_curve(known, novel)
-        kept = np.linspace(0, curve.eta.size - 1, min(curve.eta.size, _POINTS)).round().astype(int)
-        return cls(
-            curve.eta[kept],
-            curve.known_accuracy[kept],
-            curve.novel_accuracy[kept],
-            search_eta(known, novel, objective).eta,
-            novel.size / (known.size + novel.size),
-            discovered,
-            label,
-        )
+        **facts: Any,
+    ) -> Evidence:
+        """From strangeness of known points (inf where the class is wrong) and of novel points.
+
+        `facts` are those of `weigh`.
+        """
+        return weigh(known, novel, objective, **facts)[0]
 
     def value(self, eta: Any, objective: AnyObjective) -> Any:
         """The objective at one or many cuts."""
-        known, novel = self._between(eta)
+        known, novel = self.accuracies(eta)
         resolved = resolve_objective(objective)
         function = resolved.function(self.share) if resolved is not None else objective
         assert callable(function)
         return function(known, novel)
 
-    def _between(self, eta: Any) -> tuple[Floats, Floats]:
-        """Both accuracies, linear between cuts; ``np.interp`` overflows where cuts nearly touch."""
+    def accuracies(self, eta: Any) -> tuple[Floats, Floats]:
+        """Known and novel accuracy at one or many cuts, linear between those recorded."""
+        # np.interp overflows where cuts nearly touch.
         left = np.clip(np.searchsorted(self.cuts, eta, side="right") - 1, 0, self.cuts.size - 2)
         below, above = self.cuts[left], self.cuts[left + 1]
         gap = np.asarray(above - below)
@@ -97,19 +93,60 @@ class Evidence:
         return known, self.novel[left] + part * (self.novel[left + 1] - self.novel[left])
 
 
+def weigh(
+    known: ArrayLike,
+    novel: ArrayLike,
+    objective: AnyObjective = "gmean",
+    *,
+    stands_for: float = 1.0,
+    discovered: bool = False,
+    label: Any = None,
+) -> tuple[Evidence, EtaChoice | None]:
+    """The evidence of one class, and the cut it asks for; None if no known point is right.
+
+    Parameters
+    ----------
+    known : array-like of shape (n,)
+        Strangeness of known points, inf where the class is wrong: such a point is wrong at any cut.
+    novel : array-like of shape (m,)
+        Strangeness of the class met as novel.
+    objective : str, objective or callable
+    stands_for : float
+        How many points each known one stands for: those that calibrate stand for all.
+    discovered : bool
+    label : object
+    """
+    known, novel = np.asarray(known, dtype=float), np.asarray(novel, dtype=float)
+    right = np.isfinite(known)
+    weight = None if stands_for == 1 else np.full(np.count_nonzero(right), stands_for)
+    choice = None
+    if right.any():
+        choice = search_eta(known[right], novel, objective, known_weight=weight)
+    curve = eta_curve(known, novel)
+    kept = np.linspace(0, curve.eta.size - 1, min(curve.eta.size, _POINTS)).round().astype(int)
+    piece = Evidence(
+        cuts=curve.eta[kept],
+        known=curve.known_accuracy[kept],
+        novel=curve.novel_accuracy[kept],
+        eta=choice.eta if choice else 1.0,
+        share=novel.size / (known.size * stands_for + novel.size),
+        informative=choice is not None and choice.informative,
+        discovered=discovered,
+        label=label,
+    )
+    return piece, choice
+
+
 def halving(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
     """The paper's: the mean of the held-out classes, then half way to each discovery in turn."""
     folds = [piece.eta for piece in evidence if not piece.discovered]
     found = [piece.eta for piece in evidence if piece.discovered]
-    value = float(np.mean(folds or found[:1]))
-    for eta in found if folds else found[1:]:
-        value = (value + eta) / 2
-    return value
+    return RULES["halving"](folds, found) if folds else RULES["halving"](found[:1], found[1:])
 
 
 def mean(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
     """Every piece counts alike."""
-    return float(np.mean([piece.eta for piece in evidence]))
+    return RULES["mean"]([piece.eta for piece in evidence], [])
 
 
 def median(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
@@ -184,20 +221,35 @@ def combine(
         raise ValueError(unknown_name("rule", rule, COMBINATIONS))
     if not evidence:
         raise ValueError("evidence is empty: at least 1 class must have been held out")
-    return COMBINATIONS[rule](evidence, objective)
+    told = [piece for piece in evidence if piece.informative]
+    return COMBINATIONS[rule](told or evidence, objective)
 
 
 def expected_value(
     evidence: Sequence[Evidence], rule: str, objective: AnyObjective = "gmean"
 ) -> float:
     """Mean objective over the pieces, each at the cut that the others give by `rule`."""
+    cuts = _by_the_others(evidence, rule, objective)
+    pairs = zip(evidence, cuts, strict=True)
+    return float(np.mean([piece.value(cut, objective) for piece, cut in pairs]))
+
+
+def expected_accuracies(
+    evidence: Sequence[Evidence], rule: str, objective: AnyObjective = "gmean"
+) -> tuple[float, float]:
+    """Known and novel accuracy, mean over the pieces, each at the cut that the others give."""
+    cuts = _by_the_others(evidence, rule, objective)
+    both = [piece.accuracies(cut) for piece, cut in zip(evidence, cuts, strict=True)]
+    known, novel = np.mean(both, axis=0)
+    return float(known), float(novel)
+
+
+def _by_the_others(evidence: Sequence[Evidence], rule: str, objective: AnyObjective) -> list[float]:
+    """For each piece the cut of all others; of a single one, its own."""
     if len(evidence) < 2:
-        return float(evidence[0].value(combine(evidence, rule, objective), objective))
-    values = []
-    for place, piece in enumerate(evidence):
-        others = [*evidence[:place], *evidence[place + 1 :]]
-        values.append(float(piece.value(combine(others, rule, objective), objective)))
-    return float(np.mean(values))
+        return [combine(evidence, rule, objective)]
+    others = [[*evidence[:place], *evidence[place + 1 :]] for place in range(len(evidence))]
+    return [combine(pieces, rule, objective) for pieces in others]
 
 
 def select(

@@ -6,7 +6,7 @@ Direction: similarity is high for familiar inputs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,30 @@ def similarity_of(
             f"{hint}pass similarity=a function of (estimator, X)"
         )
     return scores
+
+
+def candidates_of(estimator: Any, how: Similarity, every: bool) -> dict[str, Similarity]:
+    """Name -> similarity to choose from: all that the estimator offers if `every`, else one.
+
+    An estimator with several scores of its own names them in ``score_names``, and gives them all
+    from one look at the data by ``similarities(X, names)``.
+    """
+    if not every or how != "auto":
+        return {how if isinstance(how, str) else "the similarity function": how}
+    offered = list(getattr(estimator, "score_names", ())) or [
+        name for name in _METHODS if hasattr(estimator, name)
+    ]
+    return {name: name for name in offered or ["auto"]}
+
+
+def similarities_of(
+    estimator: Any, X: Any, candidates: Mapping[str, Similarity], classes: NDArray[Any]
+) -> dict[str, NDArray[np.float64]]:
+    """`similarity_of` by each of the candidates."""
+    if len(candidates) > 1 and hasattr(estimator, "similarities"):
+        looked = estimator.similarities(X, list(candidates))
+        return {name: np.asarray(s, dtype=np.float64) for name, s in looked.items()}
+    return {name: similarity_of(estimator, X, how, classes) for name, how in candidates.items()}
 
 
 def check_agreement(estimator: Any, X: Any, scores: NDArray[Any], classes: NDArray[Any]) -> None:

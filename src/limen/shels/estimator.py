@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -394,6 +394,16 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         chosen = self.score_function if score is None else score
         looked = self.embedding(X) if chosen in DEEP_SCORES else self.features(X)
         return self.similarity_of_features(looked, chosen)
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The scores `similarities` can give: all, or none where `score` is a function."""
+        return () if callable(self.score_function) else _SCORE_NAMES
+
+    def similarities(self, X: Any, names: Sequence[str] = _SCORE_NAMES) -> dict[str, Floats]:
+        """`similarity` by several scores, from one look at X."""
+        looked = self.embedding(X)
+        return {name: self.similarity_of_features(looked, name) for name in names}
 
     def similarity_of_features(
         self, features: Floats | Embedding, score: str | Score | None = None
