@@ -76,6 +76,9 @@ def run(
     augment: Annotated[Text, typer.Option(help="shift, flip or shift-flip.")] = None,
     schedule: Annotated[Text, typer.Option(help="Of lr: constant or one-cycle.")] = None,
     norm: Annotated[bool | None, typer.Option(help="Batch normalisation.")] = None,
+    distillation: Annotated[
+        Float, typer.Option(help="For replay: weight of what the network said before.")
+    ] = None,
     calibration: Annotated[
         Float, typer.Option(help="Share of every class that calibrates instead of training.")
     ] = None,
@@ -108,7 +111,7 @@ def run(
         "method": method, "scale": scale, "augment": augment, "schedule": schedule, "norm": norm,
         "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
         "accommodation_steps": accommodation_steps, "memory": memory,
-        "rule": rule, "memory_choice": memory_choice,
+        "distillation": distillation, "rule": rule, "memory_choice": memory_choice,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
     how: dict[str, Any] = {

@@ -59,7 +59,7 @@ class RunConfig:
     method : {"paper", "limen"}
         The paper's: one score, calibrated on training points, folds at full cost, soft freezing.
         limen's: the score is chosen too, calibration on held-out points, cheap folds, replay.
-    scale, augment, schedule, norm
+    scale, augment, schedule, norm, distillation
         Of SHELS, where limen departs from the paper.
     calibration : float
         Share of every class kept out of training to say what is usual; 0: the training points do.
@@ -103,6 +103,7 @@ class RunConfig:
     augment: str | None = None
     schedule: str = "constant"
     norm: bool = False
+    distillation: float = 0.0
     calibration: float = 0.0
     fold_epochs: int | None = None
     fold_per_class: int | None = None
@@ -237,7 +238,7 @@ def _limen(dataset: str, preset: str, usual: Mapping[str, Any]) -> dict[str, Any
         **{"scale": 10.0, "schedule": "one-cycle", "score": CHOSEN},
         **_RECIPES.get(dataset, {"lr": 1e-3, "norm": True}),
         **{"calibration": 0.1, "memory": _MEMORY[preset]},
-        **{"accommodation": "replay", "accommodation_steps": 100},
+        **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 1.0},
         "fold_epochs": max(1, round(usual["epochs"] / 5)),
     }
 
@@ -286,6 +287,7 @@ _ABOVE = 1e-300
 _LOWEST: Mapping[str, float] = {
     **{"known": 3, "per_class": 1, "test_per_class": 1, "epochs": 1, "batch_size": 1},
     **{"accommodation_epochs": 0, "alarm_batch": 1, "alpha": 0, "beta": 0},
+    **{"distillation": 0},
     **{"lr": _ABOVE, "accommodation_lr": _ABOVE, "scale": _ABOVE},
     **{"fold_epochs": 1, "fold_per_class": 2, "accommodation_steps": 1, "memory": 0},
 }

@@ -44,6 +44,7 @@ _NETWORKS = {
 # Settings that SHELS takes as they are.
 _TRAINING = (
     *("lr", "batch_size", "alpha", "beta", "scale", "augment", "schedule", "norm"),
+    "distillation",
     *("accommodation", "accommodation_epochs", "accommodation_steps", "accommodation_lr"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from limen.shels.losses import group_sparsity, sever, soft_freeze
+from limen.shels.losses import distillation, group_sparsity, sever, soft_freeze
 from limen.shels.network import SHELSNetwork
 from limen.shels.scores import ClassFeatures, Floats
-from limen.shels.training import Data, Event, Penalty, Report, features_of, train
+from limen.shels.training import Compare, Data, Event, Penalty, Report, features_of, train
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Lesson:
         How active each node of each hidden layer is on what was learnt so far.
     stored : ClassFeatures
         Features of stored examples of the old classes.
-    epochs, steps, lr, batch_size, alpha, beta, scale, augment, schedule
+    epochs, steps, lr, batch_size, alpha, beta, distillation, scale, augment, schedule
         As given to the estimator, or its defaults.
     generator, report
         For random draws and for progress.
@@ -49,6 +50,7 @@ class Lesson:
     batch_size: int
     alpha: float
     beta: float
+    distillation: float
     scale: float
     augment: str | None
     schedule: str
@@ -78,7 +80,10 @@ def by_soft_freeze(lesson: Lesson) -> list[Event]:
 
 
 def by_replay(lesson: Lesson) -> list[Event]:
-    """Fine-tune on the new class and stored examples of the old, every class equally often."""
+    """Fine-tune on the new class and stored examples of the old, every class equally often.
+
+    With distillation, what the network used to say of the old classes it goes on saying.
+    """
     if lesson.old is None:
         raise ValueError(
             "accommodation='replay' needs stored examples of the old classes: pass memory=(X, y), "
@@ -101,7 +106,16 @@ def by_replay(lesson: Lesson) -> list[Event]:
     def penalty() -> Tensor:
         return lesson.alpha * group_sparsity(lesson.network.weights())
 
-    return _train(lesson, data, penalty, draw)
+    if not lesson.distillation:
+        return _train(lesson, data, penalty, draw)
+    before = copy.deepcopy(lesson.network).eval()
+
+    def compare(x: Tensor, cosines: Tensor) -> Tensor:
+        with torch.no_grad():
+            old = before(x)[1][:, :-1]  # but for the fresh row
+        return lesson.distillation * distillation(cosines, old, lesson.scale)
+
+    return _train(lesson, data, penalty, draw, compare)
 
 
 def by_prototype(lesson: Lesson) -> list[Event]:
@@ -132,6 +146,7 @@ def _train(
     data: Data,
     penalty: Penalty,
     draw: Callable[[], Tensor] | None = None,
+    compare: Compare | None = None,
 ) -> list[Event]:
     return train(
         lesson.network,
@@ -144,6 +159,7 @@ def _train(
         report=lesson.report,
         phase="accommodation",
         draw=draw,
+        compare=compare,
         scale=lesson.scale,
         augment=lesson.augment,
         schedule=lesson.schedule,

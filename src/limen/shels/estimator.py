@@ -66,6 +66,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         Weight of group sparsity.
     beta : float, default=3000
         Weight of soft freezing.
+    distillation : float, default=0
+        For replay: weight of going on to say what the network said of the old classes.
     scale : float, default=1
         What the cosines are multiplied with to make the logits; the paper has none.
     augment : {"shift", "flip", "shift-flip"}, optional
@@ -145,6 +147,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 32,
         alpha: float = 1e-3,
         beta: float = 3000.0,
+        distillation: float = 0.0,
         scale: float = 1.0,
         augment: str | None = None,
         schedule: str = "constant",
@@ -165,6 +168,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.alpha = alpha
         self.beta = beta
+        self.distillation = distillation
         self.scale = scale
         self.augment = augment
         self.schedule = schedule
@@ -307,6 +311,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 batch_size=self.batch_size,
                 alpha=self.alpha,
                 beta=self.beta,
+                distillation=self.distillation,
                 scale=self.scale,
                 augment=self.augment if len(self.input_format_.shape) == 3 else None,
                 schedule=self.schedule,
@@ -478,7 +483,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             optional = name in optional_ones and value is None
             if not optional and not (isinstance(value, int | np.integer) and value >= least):
                 raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
-        for name in ("alpha", "beta"):
+        for name in ("alpha", "beta", "distillation"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)!r}")
         if self.augment is not None and self.augment not in AUGMENTATIONS:

@@ -105,3 +105,23 @@ def sever(weights: Sequence[Tensor], activities: Sequence[Tensor], map_size: int
         if weight.shape[1] != below.numel():
             below = below.repeat_interleave(map_size)
         weight[torch.outer(activities[layer] > 0, below)] = 0
+
+
+def distillation(cosines: Tensor, old: Tensor, scale: float = 1.0) -> Tensor:
+    """How far the network's answers for the old classes are from those it used to give.
+
+    The Kullback-Leibler divergence of the softmax over the old classes alone, mean over the batch.
+    Li, Hoiem, "Learning without Forgetting", 2016.
+
+    Parameters
+    ----------
+    cosines : tensor (n, C)
+        Of the network that learns; its first columns are the old classes.
+    old : tensor (n, C_old)
+        Of the network as it was.
+    scale : float
+        What the cosines are multiplied with.
+    """
+    now = functional.log_softmax(scale * cosines[:, : old.shape[1]], dim=1)
+    then = functional.log_softmax(scale * old, dim=1)
+    return functional.kl_div(now, then, reduction="batchmean", log_target=True)

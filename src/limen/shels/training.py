@@ -22,6 +22,7 @@ from limen.shels.scores import Embedding, Floats
 Event: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[Event], None]
 Penalty: TypeAlias = Callable[[], Tensor]
+Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 _INFERENCE_BATCH = 64  # larger batches are slower: their activations leave the cache
 
@@ -59,15 +60,17 @@ def train(
     report: Report,
     phase: str,
     draw: Callable[[], Tensor] | None = None,
+    compare: Compare | None = None,
     scale: float = 1.0,
     augment: str | None = None,
     schedule: str = "constant",
 ) -> list[Event]:
     """Minimise cosine cross-entropy plus `penalty` with Adam; a record of each epoch.
 
-    `draw` gives the rows of an epoch in order; by default all of them, shuffled. `scale` multiplies
-    the cosines; `augment` names what is done to every batch. With `schedule` "one-cycle" the
-    learning rate rises to lr in the first fifth and falls to nearly nothing (Smith, Topin, 2019).
+    `draw` gives the rows of an epoch in order; by default all of them, shuffled. `compare` gives
+    another loss, from the inputs of a batch and their cosines. `scale` multiplies the cosines;
+    `augment` names what is done to every batch. With `schedule` "one-cycle" the learning rate rises
+    to lr in the first fifth and falls to nearly nothing (Smith, Topin, 2019).
     """
     device = network.rows.device
     optimiser = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
@@ -86,6 +89,8 @@ def train(
                 x = AUGMENTATIONS[augment](x, generator)
             _, cosines = network(x, generator)
             loss = cosine_cross_entropy(cosines, target, scale) + penalty()
+            if compare is not None:
+                loss = loss + compare(x, cosines)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
