@@ -594,3 +594,64 @@ def test_a_normalised_network_learns_saves_and_grows(tmp_path):
     np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
     with pytest.raises(ValueError, match="Did you mean 'one-cycle'"):
         small(schedule="onecycle").fit(X, y)
+
+
+def test_distillation_keeps_what_was_said_of_the_old_classes(fitted):
+    """The more it weighs, the less the answers for the old classes change."""
+    model, X, X_test, y, _ = fitted
+    new, *_ = digits(6)
+    before = model.similarity(X_test, "cosine")
+    moved = []
+    for weight in (0.0, 30.0):
+        grown = copy.deepcopy(model).set_params(
+            accommodation="replay", accommodation_epochs=2, distillation=weight
+        )
+        grown.add_class(new, 6, (X[:40], y[:40]))
+        assert np.mean(grown.similarity(new).argmax(axis=1) == 4) > 0.5
+        moved.append(np.abs(grown.similarity(X_test, "cosine")[:, :4] - before).mean())
+    assert moved[1] < moved[0] / 2
+
+
+def test_only_what_is_remembered_is_compared_with(fitted):
+    model, X, X_test, y, _ = fitted
+    kept = np.concatenate([np.flatnonzero(y == c)[:3] for c in range(4)])
+    again = copy.deepcopy(model).remember(X[kept], y[kept])
+    assert np.bincount(again.stored_.labels).tolist() == [3, 3, 3, 3]
+    np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
+    ours = again.similarity(X[kept], "knn")
+    assert ours.shape == (12, 4)
+    assert not np.array_equal(ours, model.similarity(X[kept], "knn"))
+    with pytest.raises(ValueError, match=r"no example of \[2, 3\]"):
+        again.remember(X[y < 2], y[y < 2])
+
+
+def test_all_scores_from_one_look(fitted):
+    model, _, X_test, *_ = fitted
+    looked = model.similarities(X_test)
+    assert set(looked) == set(model.score_names)
+    for name, similarity in looked.items():
+        np.testing.assert_allclose(similarity, model.similarity(X_test, name), rtol=1e-4)
+    assert small(score=lambda f, rows, _stored: f @ rows.T).score_names == ()
+
+
+def test_the_score_is_chosen_for_shels_too():
+    X, X_test, y, y_test = digits(0, 1, 2, 3)
+    new, new_test, *_ = digits(6)
+    model = OpenSetClassifier(
+        small(accommodation="replay", accommodation_epochs=4),
+        fold_params={"epochs": 5},
+        memory=20,
+        memory_choice="herding",
+        random_state=0,
+    ).fit(X, y)
+    assert {score for score, _ in model.selection_.table} == set(model.estimator_.score_names)
+    assert np.mean(model.predict(X_test) == y_test) > 0.5
+    model.learn_class(new, 6)
+    assert np.mean(model.predict(new_test) == 6) > 0.3
+
+
+def test_normalisation_is_added_to_any_network():
+    X, _, y, _ = digits(0, 1, 2)
+    assert small(epochs=1, norm=True).fit(X, y).network_.config.norm
+    rows = X.reshape(len(X), -1)
+    assert small(config=None, epochs=1, norm=True).fit(rows, y).score(rows, y) > 0

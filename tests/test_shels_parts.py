@@ -13,6 +13,7 @@ from limen.shels.augmentation import flip, shift
 from limen.shels.losses import (
     cosine_cross_entropy,
     depth_weights,
+    distillation,
     group_sparsity,
     node_activity,
     sever,
@@ -45,6 +46,15 @@ def test_cosine_cross_entropy_by_hand():
     # Cosines 1 and 0, target the first: -log(e / (e + 1)).
     loss = cosine_cross_entropy(torch.tensor([[1.0, 0.0]]), torch.tensor([0]))
     assert float(loss) == pytest.approx(-math.log(math.e / (math.e + 1)), rel=1e-6)
+
+
+def test_distillation_by_hand():
+    """Softmax over the old classes alone: a third one may do what it likes."""
+    then, now = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[math.log(1.0), 0.0, 5.0]])
+    # (1/4, 3/4) against (1/2, 1/2)
+    by_hand = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    assert distillation(now, then).item() == pytest.approx(by_hand)
+    assert distillation(then, then, scale=7.0).item() == pytest.approx(0, abs=1e-7)
 
 
 def test_depth_weights_are_the_papers():

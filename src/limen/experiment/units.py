@@ -57,19 +57,23 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool 
     rows = _rows_of(others, lambda label: training_rows(config, unit, data, label))
     usual = _rows_of(others, lambda label: usual_rows(config, unit, data, label))
     X, y = data.X_train, data.y_train
+    path = work and work / f"model-{unit.name}"
     scores, inputs, seen = scores_of(config), {"novel": X[y == unit.held_out]}, {}
     with Pulse(work, unit) as pulse:
-        model = _network(config, unit, pulse)
-        if len(scores) == 1 and not config.calibration and not config.memory:
+        model = _kept_model(path)
+        if model is not None:
+            inputs["usual"] = X[usual]
+        elif len(scores) == 1 and not config.calibration and not config.memory:
+            model = _network(config, unit, pulse)
             seen["usual"] = model.fit_similarity(X[rows], y[rows])
         else:
-            model.fit(X[rows], y[rows])
+            model = _network(config, unit, pulse).fit(X[rows], y[rows])
             inputs["usual"] = X[usual]
         if config.memory:
             _compare_with(model, data, Memory().taking_in(others, model, config, unit, data))
         arrays = judge_held_out(Looks(model, scores, seen, **inputs), model.classes_, y[usual])
-    if work is not None and keep_model:
-        model.save(work / f"model-{unit.name}")
+    if path is not None and keep_model:
+        model.save(path)
     return {**arrays, "seconds": _seconds(model.history_, start)}
 
 
@@ -165,24 +169,23 @@ class _Models:
             return self.latest[1]
         first = class_order(self.config, self.data.n_classes, self.unit.seed)[0]
         met, self.history = len(first) + len(steps), []
-        model = _kept_model(self.work, met)
-        if model is not None and self.config.memory:
-            assert self.work is not None
-            self.memory = Memory.read(self.work / f"memory-{met}.npz")
-        elif model is not None:
-            self.memory = self._taking_in(model)
+        path = self.work and self.work / f"model-{met}"
+        kept = self.work and self.work / f"memory-{met}.npz"
+        model = _kept_model(path)
+        if model is not None and kept is not None and kept.exists():
+            self.memory = Memory.read(kept)
         else:
-            before = self.after(steps[:-1]) if steps else None
-            seen = len(before.history_) if before else 0
-            model = self._learn(before, steps[-1]) if before else self._start(first)
-            self.history = model.history_[seen:]
+            if model is None:
+                before = self.after(steps[:-1]) if steps else None
+                seen = len(before.history_) if before else 0
+                model = self._learn(before, steps[-1]) if before else self._start(first)
+                self.history = model.history_[seen:]
             self.memory = self._taking_in(model)
             if self.config.memory:
                 _compare_with(model, self.data, self.memory)
-                if self.work is not None:
-                    self.memory.write(self.work / f"memory-{met}.npz")
-            if self.work is not None:
-                model.save(self.work / f"model-{met}")
+            if path is not None and kept is not None:
+                model.save(path)
+                self.memory.write(kept)
         self.latest = (len(steps), model)
         return model
 
@@ -272,10 +275,9 @@ def _seconds(history: list[Any], start: float) -> NDArray[np.float64]:
     return np.array([sum(epoch["seconds"] for epoch in history), time.perf_counter() - start])
 
 
-def _kept_model(work: Path | None, met: int) -> Any:
+def _kept_model(path: Path | None) -> Any:
     from limen.shels import SHELSClassifier
 
-    path = work and work / f"model-{met}"
     if path is None or not (path / "manifest.json").exists():
         return None
     try:
