@@ -611,7 +611,7 @@ def test_memory_bounds_what_replay_sees(blobs, monkeypatch):
     monkeypatch.setattr(SHELSClassifier, "add_class", watched)
     config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, memory=7)
     units.run_stream(config, Unit(0, None), None)
-    assert sizes == [[4, 4, 4, 4]]  # the other 3 calibrate
+    assert sizes == [[5, 5, 5, 5]]  # the other 2 calibrate
 
 
 def test_what_is_usual_is_carried_on_by_what_memory_keeps(blobs):
@@ -632,7 +632,7 @@ def test_what_is_usual_is_carried_on_by_what_memory_keeps(blobs):
         first, second, *_ = units.run_stream(config, Unit(0, None), None)
     before, old = learnt[0], view(first.arrays, "dot")
     assert before.classes_.tolist() == first.known
-    # 5 points of a class calibrate, and all stay: half of 20 would be 10.
+    # 5 points of a class calibrate, and all stay: there would be room for 6.
     rows = np.concatenate([calibration_rows(config, data, c) for c in first.known])
     usual = ClassStatistics.from_scores(
         before.similarity(data.X_train[rows]), data.y_train[rows], classes=before.classes_

@@ -70,7 +70,7 @@ class RunConfig:
     accommodation_steps : int, optional
         For replay, instead of epochs.
     memory : int
-        Images kept of each class once it is learnt, half of them to calibrate; 0: all.
+        Images kept of each class once it is learnt, three tenths to calibrate; 0: all.
     memory_choice : {"reservoir", "herding", "k-centre"}
         Which.
     policy_detects : bool
@@ -140,6 +140,8 @@ class RunConfig:
             usual |= _limen(dataset, preset, usual)
         accommodation = str(given.get("accommodation", usual.get("accommodation", "soft-freeze")))
         rate = rate_for_a_new_class(accommodation, dataset)
+        if given.get("method") == "limen" and accommodation == "replay":
+            rate = _REPLAY_RATE
         lesson = {"accommodation_lr": rate * given.get("lr", usual["lr"])}
         if preset != "smoke" or accommodation == "prototype":
             lesson["accommodation_epochs"] = EPOCHS_FOR_A_NEW_CLASS[accommodation]
@@ -166,8 +168,8 @@ class RunConfig:
             raise ConfigError(f"calibration must lie between 0 and 1, got {self.calibration!r}")
         if self.method == "paper" and self.score == CHOSEN:
             raise ConfigError("the paper's method has one score: name it, or take method limen")
-        if 0 < self.memory < 2:
-            raise ConfigError("memory must be 0 for all, or at least 2: half of it calibrates")
+        if 0 < self.memory < 4:
+            raise ConfigError("memory must be 0 for all, or at least 4: some of it calibrates")
         if not 0 < self.alarm_level < 1:
             raise ConfigError(f"alarm_level must lie between 0 and 1, got {self.alarm_level!r}")
         if self.method == "limen" and self.policy_detects:
@@ -238,7 +240,7 @@ def _limen(dataset: str, preset: str, usual: Mapping[str, Any]) -> dict[str, Any
         **{"scale": 10.0, "schedule": "one-cycle", "score": CHOSEN},
         **_RECIPES.get(dataset, {"lr": 1e-3, "norm": True}),
         **{"calibration": 0.1, "memory": _MEMORY[preset]},
-        **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 1.0},
+        **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 3.0},
         "fold_epochs": max(1, round(usual["epochs"] / 5)),
     }
 
@@ -251,6 +253,7 @@ _RECIPES: Mapping[str, Mapping[str, Any]] = {
     "cifar10": {"lr": 1e-3, "norm": True, "augment": "shift-flip"},
     "svhn": {"lr": 1e-3, "norm": True, "augment": "shift"},
 }
+_REPLAY_RATE = 0.3  # of lr: at the full rate a small memory is learnt by heart
 _MEMORY = {"paper": 250, "small": 50, "smoke": 10}  # at most 5 % of 1,000, and of CIFAR-10's 5,000
 # Seconds: enough to see everything run, not enough to mean anything.
 _SMOKE: Mapping[str, Any] = {

@@ -94,7 +94,7 @@ class Memory:
             tells = usual_rows(config, unit, data, label)
             if config.memory:
                 rng = np.random.default_rng([unit.seed, label])
-                aside = config.memory // 2 if config.calibration else 0
+                aside = 3 * config.memory // 10 if config.calibration else 0
                 features = model.features(data.X_train[trained])
                 features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
                 size = config.memory - aside

@@ -116,32 +116,38 @@ def mahalanobis(features: Floats, rows: Floats, stored: ClassFeatures) -> Floats
     return similarity
 
 
-def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int | None = None) -> Floats:
     """Cosine with the k-th nearest stored example of each class.
 
-    Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
+    By default k is a fortieth of the stored examples of the class, at least 1. Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
     """
     return _nearest(_unit(features), _unit(stored.features), stored.labels, len(rows), k)
 
 
-def map_knn(embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+def map_knn(
+    embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int | None = None
+) -> Floats:
     """`knn` on the maps that features are computed from."""
     return _nearest(_unit(embedding.maps), _unit(stored.maps), stored.labels, len(rows), k)
 
 
-def deep_knn(embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int = 10) -> Floats:
+def deep_knn(
+    embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int | None = None
+) -> Floats:
     """`knn` on features and maps side by side, each of length one: the mean of both cosines."""
     points = np.hstack([_unit(embedding.features), _unit(embedding.maps)])
     examples = np.hstack([_unit(stored.features), _unit(stored.maps)])
     return _nearest(points, examples, stored.labels, len(rows), k) / 2
 
 
-def _nearest(points: Floats, examples: Floats, labels: Any, n_classes: int, k: int) -> Floats:
+def _nearest(
+    points: Floats, examples: Floats, labels: Any, n_classes: int, k: int | None
+) -> Floats:
     """Cosine with the k-th nearest example of each class, (n, C)."""
     columns = []
     for c in range(n_classes):
         mine = examples[labels == c]
-        place = max(len(mine) - k, 0)
+        place = max(len(mine) - (k or max(len(mine) // 40, 1)), 0)
         column = np.empty(len(points))
         for start in range(0, len(points), _CHUNK):
             cosines = points[start : start + _CHUNK] @ mine.T
