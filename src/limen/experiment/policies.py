@@ -16,7 +16,7 @@ from limen.continual import ContinualEta
 from limen.experiment.config import CHOSEN, OBJECTIVES, RunConfig
 from limen.experiment.judging import Arrays, Step, view
 from limen.experiment.plan import scores_of
-from limen.selection import COMBINATIONS, Evidence, select
+from limen.selection import COMBINATIONS, Evidence, Selection, select
 from limen.threshold import EtaChoice, search_eta
 
 Record: TypeAlias = dict[str, Any]
@@ -93,8 +93,24 @@ def _limen_record(
         if i == 0:
             facts = _fold_facts(choices[best.score], by_score[best.score], best.eta)
         shown = views[best.score][i].arrays
-        rows.append(_row(config, seed, step, shown, verdicts, best.eta))
+        row = _row(config, seed, step, shown, verdicts, best.eta)
+        rows.append({**row, "selection": _expectations(best)})
     return {"seed": seed, "folds": facts, "rows": rows}
+
+
+def _expectations(best: Selection) -> Record:
+    """What was chosen, what it expects of itself, and what the other scores and rules would."""
+    by_score: dict[str, float] = {}
+    for (score, _), value in best.table.items():
+        by_score[score] = max(value, by_score.get(score, 0.0))
+    by_rule = {rule: value for (score, rule), value in best.table.items() if score == best.score}
+    return {
+        "score": best.score,
+        "rule": best.rule,
+        "expected": best.expected,
+        "by_score": by_score,
+        "by_rule": by_rule,
+    }
 
 
 def _fold_facts(

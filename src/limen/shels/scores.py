@@ -119,7 +119,9 @@ def mahalanobis(features: Floats, rows: Floats, stored: ClassFeatures) -> Floats
 def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int | None = None) -> Floats:
     """Cosine with the k-th nearest stored example of each class.
 
-    By default k is a fortieth of the stored examples of the class, at least 1. Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
+    By default k is a fortieth of the stored examples of the class, at least 1.
+
+    Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
     """
     return _nearest(_unit(features), _unit(stored.features), stored.labels, len(rows), k)
 
