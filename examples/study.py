@@ -1,0 +1,167 @@
+"""What each part of limen's method brings, what its folds cost, what its memory must hold.
+
+python examples/study.py mnist --seeds 1
+
+Every variant is a run of its own under runs/study/, which goes on where it stopped; models that a
+variant does not change are taken over from the run of the full method. The figures go to
+results/study-DATASET.csv, one line for each step of each variant and seed; examples/method.py makes
+tables and pictures of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from limen.experiment import run as experiment
+from limen.experiment.config import RunConfig
+from limen.experiment.judging import view
+from limen.experiment.plan import Unit
+from limen.experiment.units import run_stream
+
+ROOT = Path(__file__).resolve().parents[1]
+# Of the work of a seed, what a variant can take over.
+FOLDS = ["fold-*.npz"]
+FOLD_MODELS = ["model-fold-*"]
+BASE = ["model-5"]
+STREAM = ["step-*", "memory-*", "model-[0-9]*"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    study: str
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    same: list[str] = field(default_factory=list)
+
+
+def variants(config: RunConfig) -> list[Variant]:
+    full, own = config.epochs, config.memory
+    ablation = [
+        Variant("ablation", "limen"),
+        Variant("ablation", "1: one score, dot", {"score": "dot"}, FOLDS + STREAM),
+        Variant("ablation", "2: calibrated on training points", {"calibration": 0.0}),
+        Variant(
+            "ablation",
+            "3: soft freezing",
+            {"accommodation": "soft-freeze"},
+            [*FOLDS, *BASE, "memory-5.npz", "step-5*"],
+        ),
+        Variant("ablation", "4: halving", {"rule": "halving"}, FOLDS + STREAM),
+        Variant("ablation", "5: folds at full cost", {"fold_epochs": full}, STREAM),
+        Variant("ablation", "6: everything kept", {"memory": 0}, FOLD_MODELS + BASE),
+    ]
+    epochs = [n for n in (1, 2, 3, 4, 6, 9, 12) if n < full and n != config.fold_epochs]
+    folds = [Variant("folds", str(n), {"fold_epochs": n}, STREAM) for n in epochs]
+    memory = [
+        Variant(
+            "memory", f"{kind} {size}", {"memory": size, "memory_choice": kind}, FOLD_MODELS + BASE
+        )
+        for kind in ("reservoir", "herding", "k-centre")
+        for size in (10, 20, 50, 100, 200)
+        if (kind, size) != ("reservoir", own) and (kind == "reservoir" or size in (20, 50))
+    ]
+    return ablation + folds + memory
+
+
+def carry_out(variant: Variant, dataset: str, seeds: int, out: Path, jobs: int) -> list[dict[str, Any]]:
+    config = RunConfig.resolve(
+        {"dataset": dataset, "preset": "small", "method": "limen", **variant.changes}
+    )
+    name = f"{variant.study}-{variant.name}".translate(str.maketrans(": ,", "---"))
+    folder, main = out / name, out / "ablation-limen"
+    experiment.run(config, [], folder)  # makes the folder
+    for seed in range(seeds):
+        work = folder / "work" / f"seed-{seed:03d}"
+        if variant.same and not work.exists() and not (folder / f"seed-{seed:03d}.json").exists():
+            _take_over(main / "work" / work.name, work, variant.same)
+    records = experiment.run(config, range(seeds), folder, jobs=jobs, keep_models=True)
+    lines = []
+    for record in records:
+        facts = json.loads((folder / f"facts-{record['seed']:03d}.json").read_text())
+        folds = sum(n for unit, n in facts["steps"].items() if unit != "stream")
+        for row in record["rows"]:
+            by = {v["policy"]: v for v in row["verdicts"] if v["objective"] == "gmean"}
+            lines.append(
+                {
+                    "study": variant.study,
+                    "variant": variant.name,
+                    "seed": record["seed"],
+                    "known": len(row["known"]),
+                    **{m: by["limen"][m] for m in ("gmean", "total", "pooled")},
+                    "cheating": by["cheating"]["gmean"],
+                    "rate95": by["rate95"]["gmean"],
+                    "closed_set": row["closed_set"],
+                    "score": by["limen"]["score"],
+                    "rule": by["limen"]["rule"],
+                    "fold_steps": folds,
+                    "steps": sum(facts["steps"].values()),
+                }
+            )
+    return lines
+
+
+def at_once(dataset: str, seeds: int, out: Path) -> list[dict[str, Any]]:
+    """Closed-set accuracy at nine classes, of the stream and of a model trained on all at once."""
+    lines = []
+    for seed in range(seeds):
+        settings = {"dataset": dataset, "preset": "small", "method": "limen", "known": 9}
+        work = out / "at-once" / f"seed-{seed:03d}"
+        together = run_stream(RunConfig.resolve(settings), Unit(seed, None), work)[0].arrays
+        kept = out / "ablation-limen" / "work" / f"seed-{seed:03d}" / "step-9.npz"
+        with np.load(kept) as stream:
+            for name, arrays in (("in turn", dict(stream)), ("at once", together)):
+                right = float(np.mean(view(arrays, "cosine")["test_right"]))
+                facts = {"study": "forgetting", "variant": name, "seed": seed, "known": 9}
+                lines.append({**facts, "closed_set": right})
+    return lines
+
+
+def _take_over(source: Path, target: Path, patterns: list[str]) -> None:
+    target.mkdir(parents=True)
+    for pattern in patterns:
+        for path in source.glob(pattern):
+            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy(path, target / path.name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("dataset", choices=("mnist", "fashion-mnist", "cifar10"))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", choices=("ablation", "folds", "memory", "forgetting"))
+    options = parser.parse_args()
+    out = ROOT / "runs" / "study" / options.dataset
+    path = ROOT / "results" / f"study-{options.dataset}.csv"
+    config = RunConfig.resolve({"dataset": options.dataset, "preset": "small", "method": "limen"})
+    for variant in variants(config):
+        if variant.name != "limen" and options.only not in (None, variant.study):
+            continue
+        _write(path, carry_out(variant, options.dataset, options.seeds, out, options.jobs))
+        print(variant.study, variant.name, flush=True)
+    if options.only in (None, "forgetting"):
+        _write(path, at_once(options.dataset, options.seeds, out))
+
+
+def _write(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Put the lines into the file, in place of those of the same variant and seed."""
+    new, keys = pd.DataFrame(lines), ["study", "variant", "seed"]
+    if path.exists():
+        old = pd.read_csv(path)
+        mine = old.set_index(keys).index.isin(new.set_index(keys).index)
+        new = pd.concat([old[~mine], new])
+    new.sort_values([*keys, "known"], kind="stable").round(5).to_csv(path, index=False)
+
+
+if __name__ == "__main__":
+    main()
