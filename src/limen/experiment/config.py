@@ -241,7 +241,7 @@ def _limen(dataset: str, preset: str, usual: Mapping[str, Any]) -> dict[str, Any
         **_RECIPES.get(dataset, {"lr": 1e-3, "norm": True}),
         **{"calibration": 0.1, "memory": _MEMORY[preset]},
         **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 3.0},
-        "fold_epochs": max(1, round(usual["epochs"] / 5)),
+        "fold_epochs": max(1, usual["epochs"] // 4),
     }
 
 

@@ -119,7 +119,7 @@ def mahalanobis(features: Floats, rows: Floats, stored: ClassFeatures) -> Floats
 def knn(features: Floats, rows: Floats, stored: ClassFeatures, k: int | None = None) -> Floats:
     """Cosine with the k-th nearest stored example of each class.
 
-    By default k is a fortieth of the stored examples of the class, at least 1.
+    By default k is a fortieth of the stored examples of the class, at least 3.
 
     Sun et al., "Out-of-Distribution Detection with Deep Nearest Neighbors", 2022, class by class.
     """
@@ -149,7 +149,7 @@ def _nearest(
     columns = []
     for c in range(n_classes):
         mine = examples[labels == c]
-        place = max(len(mine) - (k or max(len(mine) // 40, 1)), 0)
+        place = max(len(mine) - (k or max(len(mine) // 40, 3)), 0)
         column = np.empty(len(points))
         for start in range(0, len(points), _CHUNK):
             cosines = points[start : start + _CHUNK] @ mine.T
