@@ -39,7 +39,7 @@ def run(seed: int, classifier: str) -> pd.DataFrame:
     )
     order = np.random.default_rng(seed).permutation(10)
     known = np.isin(y_train, order[:5])
-    model = OpenSetClassifier(CLASSIFIERS[classifier], objective="gmean", random_state=seed)
+    model = OpenSetClassifier(CLASSIFIERS[classifier], method="paper", random_state=seed)
     model.fit(X_train[known], y_train[known])
 
     rows = []

@@ -71,7 +71,9 @@ def variants(config: RunConfig) -> list[Variant]:
     return ablation + folds + memory
 
 
-def carry_out(variant: Variant, dataset: str, seeds: int, out: Path, jobs: int) -> list[dict[str, Any]]:
+def carry_out(
+    variant: Variant, dataset: str, seeds: int, out: Path, jobs: int
+) -> list[dict[str, Any]]:
     config = RunConfig.resolve(
         {"dataset": dataset, "preset": "small", "method": "limen", **variant.changes}
     )

@@ -95,10 +95,9 @@ class Memory:
             if config.memory:
                 rng = np.random.default_rng([unit.seed, label])
                 aside = 3 * config.memory // 10 if config.calibration else 0
-                features = model.features(data.X_train[trained])
-                features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-                size = config.memory - aside
-                trained = trained[pick(features, size, config.memory_choice, rng=rng)]
+                features = _unit_features(model, data.X_train[trained], config.memory_choice)
+                picked = pick(features, config.memory - aside, config.memory_choice, rng=rng)
+                trained = trained[picked]
                 tells = rng.permutation(tells)[:aside] if aside else trained
             replay[label], usual[label] = np.sort(trained), np.sort(tells)
         return Memory(replay, usual)
@@ -114,6 +113,15 @@ class Memory:
             part, _, label = name.partition("-")
             getattr(memory, part)[int(label)] = rows
         return memory
+
+
+def _unit_features(model: Any, X: Any, strategy: str) -> NDArray[Any]:
+    """Features of length one; none at all where the strategy does not look."""
+    if strategy == "reservoir":
+        return np.empty((len(X), 0))
+    features = model.features(X)
+    unit: NDArray[Any] = features / np.maximum(np.linalg.norm(features, axis=1)[:, None], 1e-12)
+    return unit
 
 
 def _compare_with(model: Any, data: Dataset, memory: Memory) -> None:
