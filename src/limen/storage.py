@@ -56,12 +56,36 @@ def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts:
     text = json.dumps(manifest, indent=1, default=_plain, allow_nan=False).encode()
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in named.items():
-        _replace(folder / name, data)
-    _replace(folder / "manifest.json", text)
+        write_atomically(folder / name, data)
+    write_atomically(folder / "manifest.json", text)
     wanted = {part["file"] for part in manifest["parts"].values()}
     for leftover in folder.iterdir():
         if _PART_NAME.fullmatch(leftover.name) and leftover.name not in wanted:
             leftover.unlink()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """So that a reader sees the old file or the new one, whole; on the disk before it has its name.
+
+    Whatever fails, nothing is left behind. The folder must exist.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp allows the owner alone
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -139,19 +163,6 @@ def _read(path: Path, limit: int) -> bytes:
             return file.read()
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _suffix(data: bytes) -> str:

@@ -143,7 +143,7 @@ def load(name: str, *, download: bool = True, say: Callable[[str], None] | None 
         if not download or not entry.sources:
             raise DatasetError(f"{reason}\n{_by_hand(entry, folder)}") from reason
         try:
-            fetch(folder, entry.sources, lambda fresh: _check(entry, fresh), say)
+            fetch(folder, entry.sources, entry.checked, say)
         except DatasetError as error:
             message = f"{name} is not at hand and could not be fetched; {error}\n"
             raise DatasetError(message + _by_hand(entry, folder)) from error
@@ -163,10 +163,6 @@ def at_hand(name: str) -> bool:
     except DatasetError:
         return False
     return True
-
-
-def _check(entry: Entry, folder: Path) -> None:
-    entry.checked(folder)
 
 
 def _by_hand(entry: Entry, folder: Path) -> str:

@@ -114,7 +114,7 @@ def data_folder() -> Path:
 def fetch(
     folder: Path,
     sources: Sequence[Source],
-    check: Callable[[Path], None],
+    check: Callable[[Path], object],
     say: Callable[[str], None],
 ) -> None:
     """Fill `folder` from the first source whose files pass `check`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import tarfile
 import zlib
@@ -178,8 +179,6 @@ def read_image(path: Path, size: int | None = None, mode: str = "RGB") -> Bytes:
 
 def digest(arrays: Any) -> str:
     """One SHA-256 over the shapes and bytes of the arrays."""
-    import hashlib
-
     total = hashlib.sha256()
     for array in arrays:
         total.update(f"{array.dtype.str}{array.shape}".encode())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,36 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limen.storage import write_atomically
+
 
 class RunFolderError(ValueError):
     """A run folder cannot be used; the message says why and what to do."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Atomically, and on the disk before it bears its name."""
+    """Atomically; the folder is made if need be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+        write_atomically(path, data)
     except OSError as error:
-        raise _refused(path, error) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except OSError as error:
-        raise _refused(path, error) from error
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        raise RunFolderError(
+            f"cannot write {path}: {error.strerror or error}. Nothing that was finished is lost: "
+            "make room or choose another place, then run the command again."
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -73,10 +58,3 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise RunFolderError(
             f"{path} is damaged ({error}): delete it and run again, only it is computed anew"
         ) from error
-
-
-def _refused(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(
-        f"cannot write {path}: {error.strerror or error}. Nothing that was finished is lost: make "
-        "room or choose another place, then run the command again."
-    )

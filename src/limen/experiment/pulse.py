@@ -20,7 +20,7 @@ class Named(Protocol):
 
 
 class Pulse:
-    """Called with the events of a training; counts its steps into ``running/NAME.json``.
+    """Called with the events of a training; counts its steps into ``running-NAME.json``.
 
     It only informs: where the file cannot be written, the training goes on without it.
     """

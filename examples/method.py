@@ -1,0 +1,285 @@
+"""The tables and pictures of docs/method.md, from the records under results/.
+
+python examples/method.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from limen.experiment.config import RunConfig
+from limen.experiment.plan import data_of, steps_of, units_of
+from limen.experiment.records import Run, frame, load_run
+from limen.experiment.tables import markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, TABLES, IMAGES = ROOT / "results", ROOT / "docs" / "tables", ROOT / "docs" / "images"
+SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+# G-mean wanted of `limen`, and hoped for.
+TARGETS = {"mnist": (89, 94), "fashion-mnist": (71, 79), "cifar10": (42, 55)}
+COLOURS = ("#1565b0", "#d07a12", "#2e8b57")
+
+
+def percent(value: float) -> str:
+    return "" if math.isnan(value) else f"{100 * value:.1f}"
+
+
+def finished(name: str) -> Run | None:
+    folder = RESULTS / name
+    return load_run(folder) if list(folder.glob("seed-*.json")) else None
+
+
+def means(run: Run, policy: str) -> pd.Series:
+    """Over rows and seeds, sought for G-mean."""
+    rows = frame(run)
+    mine = rows[(rows["policy"] == policy) & (rows["objective"] == "gmean")]
+    return mine[["gmean", "total", "pooled", "known", "novel"]].mean()
+
+
+def steps(run: Run) -> float:
+    """Of one seed, on average."""
+    facts = [json.loads(path.read_text()) for path in sorted(run.path.glob("facts-*.json"))]
+    return sum(sum(fact["steps"].values()) for fact in facts) / len(facts)
+
+
+def paper_steps(dataset: str, preset: str) -> int:
+    """Of one seed by the paper's recipe."""
+    config = RunConfig.resolve({"dataset": dataset, "preset": preset})
+    data = data_of(config)
+    return sum(steps_of(config, data, unit) for unit in units_of(config, data.n_classes, 0))
+
+
+def overview(runs: dict[str, Run]) -> pd.DataFrame:
+    lines = []
+    for name, run in runs.items():
+        dataset, preset = run.config["dataset"], run.config["preset"]
+        limen, cheating = means(run, "limen"), means(run, "cheating")
+        theirs = finished(f"{dataset}-{preset}")
+        ours = percent(means(theirs, "ours")["gmean"]) if theirs else ""
+        wanted = " / ".join(str(t) for t in TARGETS[dataset]) if preset == "small" else ""
+        lines.append(
+            {
+                "run": name,
+                "seeds": str(len(run.seeds)),
+                "paper's recipe, `ours`": ours,
+                "`limen` G-mean": f"**{percent(limen['gmean'])}**",
+                "wanted / hoped for": wanted,
+                "balanced total": percent(limen["total"]),
+                "pooled total": percent(limen["pooled"]),
+                "`cheating`": percent(cheating["gmean"]),
+                "gap": percent(cheating["gmean"] - limen["gmean"]),
+                "`rate95`": percent(means(run, "rate95")["gmean"]),
+                "steps": f"{100 * steps(run) / paper_steps(dataset, preset):.0f} %",
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def by_row(runs: dict[str, Run]) -> pd.DataFrame:
+    lines = []
+    for name, run in runs.items():
+        rows = frame(run)
+        rows = rows[(rows["policy"] == "limen") & (rows["objective"] == "gmean")]
+        for metric in ("known", "novel", "gmean", "closed_set"):
+            table = rows.groupby("row")[metric]
+            cells = {
+                str(row): f"{100 * mean:.1f} ± {100 * std:.1f}" if std == std else percent(mean)
+                for row, mean, std in zip(table.groups, table.mean(), table.std(), strict=True)
+            }
+            lines.append({"run": name, "accuracy": metric.replace("_", "-"), **cells})
+    return pd.DataFrame(lines)
+
+
+def ablation(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Mean G-mean with each part taken out, and what that costs."""
+    lines: dict[str, dict[str, str]] = {}
+    for dataset, study in studies.items():
+        rows = study[study["study"] == "ablation"]
+        full = rows[rows["variant"] == "limen"]
+        for variant, mine in rows.groupby("variant", sort=False):
+            same = full[full["seed"].isin(mine["seed"])]["gmean"].mean()
+            mean = mine["gmean"].mean()
+            change = "" if variant == "limen" else f" ({100 * (mean - same):+.1f})"
+            label = "nothing" if variant == "limen" else str(variant)
+            lines.setdefault(label, {})[SETS[dataset]] = percent(mean) + change
+    order = ["nothing", *sorted(label for label in lines if label != "nothing")]
+    return pd.DataFrame([{"taken out": label, **lines[label]} for label in order]).fillna("")
+
+
+def forgetting(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    lines = []
+    for dataset, study in studies.items():
+        rows = study[study["study"] == "forgetting"]
+        if rows.empty:
+            continue
+        found = rows.groupby("variant")["closed_set"].mean()
+        lines.append(
+            {
+                "nine classes": SETS[dataset],
+                "seeds": str(rows["seed"].nunique()),
+                "learnt in turn": percent(found["in turn"]),
+                "all at once": percent(found["at once"]),
+                "difference": f"{100 * (found['in turn'] - found['at once']):+.1f}",
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def thresholders() -> pd.DataFrame:
+    """The best five of each way, by the mean over runs of the mean over rows."""
+    table = pd.read_csv(RESULTS / "thresholders.csv", keep_default_na=False)
+    table["gmean"] = pd.to_numeric(table["gmean"], errors="coerce")
+    seen = table.groupby(["fitted on", "thresholder", "run"])["gmean"].mean().unstack()
+    seen = seen.assign(mean=seen.mean(axis=1))
+    lines = []
+    for way in ("", "calibration", "the points judged"):
+        best = pd.DataFrame(seen.loc[way]).sort_values("mean", ascending=False)
+        for name, row in best.iterrows() if not way else best.head(5).iterrows():
+            label = f"`{name}`" if not way else str(name)
+            cells = {
+                SETS[str(c).removesuffix("-limen")]: percent(row[c]) for c in best.columns[:-1]
+            }
+            lines.append({"cut by": label, "fitted on": way, **cells, "mean": percent(row["mean"])})
+    return pd.DataFrame(lines)
+
+
+def rules(runs: dict[str, Run]) -> pd.DataFrame:
+    """What each rule expects of itself, leaving one piece of evidence out, mean over all steps."""
+    lines = []
+    for name, run in runs.items():
+        found = pd.DataFrame([row["selection"]["by_rule"] for s in run.seeds for row in s["rows"]])
+        taken = pd.Series([row["selection"]["rule"] for s in run.seeds for row in s["rows"]])
+        cells = {
+            f"`{rule}`": f"{percent(found[rule].mean())} ({(taken == rule).sum()})"
+            for rule in found.columns
+        }
+        lines.append({"run": name, **cells})
+    return pd.DataFrame(lines)
+
+
+def scores(runs: dict[str, Run]) -> pd.DataFrame:
+    """What each score expects of itself with its best rule, mean over all steps."""
+    lines = []
+    for name, run in runs.items():
+        found = pd.DataFrame([row["selection"]["by_score"] for s in run.seeds for row in s["rows"]])
+        taken = pd.Series([row["selection"]["score"] for s in run.seeds for row in s["rows"]])
+        cells = {
+            f"`{score}`": f"{percent(found[score].mean())} ({(taken == score).sum()})"
+            for score in found.columns
+        }
+        lines.append({"run": name, **cells})
+    return pd.DataFrame(lines)
+
+
+def pairs(runs: dict[str, Run]) -> pd.DataFrame:
+    """Held-out classes that were taken for one other class most often, by mean over seeds."""
+    lines = []
+    for name, run in runs.items():
+        names = run.config["class_names"]
+        found: dict[tuple[str, str], list[float]] = {}
+        for seed in run.seeds:
+            for fold in seed["folds"]:
+                for label, share in fold["taken_for"].items():
+                    pair = (names[fold["held_out"]], names[int(label)])
+                    found.setdefault(pair, []).append(share)
+        mean = {pair: sum(values) / len(values) for pair, values in found.items()}
+        hardest = sorted(mean, key=lambda pair: -mean[pair])[:5]
+        told = ", ".join(f"{a} for {b} {100 * mean[a, b]:.0f} %" for a, b in hardest)
+        lines.append({"run": name, "held out, taken for": told})
+    return pd.DataFrame(lines)
+
+
+def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
+    """G-mean against what the folds cost, as a share of the paper's folds."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    ax = figure.subplots()
+    for colour, (dataset, study) in zip(COLOURS, studies.items(), strict=False):
+        kinds = (study["study"] == "folds") | study["variant"].isin(
+            ["limen", "5: folds at full cost"]
+        )
+        rows = study[kinds]
+        config = RunConfig.resolve({"dataset": dataset, "preset": "small"})
+        data = data_of(config)
+        units = [u for u in units_of(config, data.n_classes, 0) if u.held_out is not None]
+        whole = sum(steps_of(config, data, unit) for unit in units)
+        points = rows.groupby("fold_steps")["gmean"].mean()
+        if len(points) < 2:
+            continue
+        x, own = points.index / whole, rows[rows["variant"] == "limen"]["fold_steps"].iloc[0]
+        ax.plot(100 * x, 100 * points, marker="o", color=colour, label=SETS[dataset])
+        ax.plot(100 * own / whole, 100 * points[own], "o", ms=11, mfc="none", color=colour)
+    ax.set(xlabel="steps of the folds, % of the paper's", ylabel="G-mean, %", xlim=(0, None))
+    _finish(figure, ax, "method-folds")
+
+
+def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
+    """G-mean against how many examples of a class are kept."""
+    found = {d: s for d, s in studies.items() if (s["study"] == "memory").any()}
+    figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(found), squeeze=False)[0]
+    for ax, (dataset, study) in zip(axes, found.items(), strict=True):
+        rows = study[study["study"] == "memory"]
+        kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
+        sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
+        points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
+        own = RunConfig.resolve({"dataset": dataset, "preset": "small", "method": "limen"}).memory
+        main = study[study["variant"] == "limen"]["gmean"].mean()
+        points = pd.concat(
+            [points, pd.DataFrame([{"kind": "reservoir", "size": own, "gmean": main}])]
+        )
+        for colour, (kind, mine) in zip(COLOURS, points.groupby("kind", sort=False), strict=True):
+            line = mine.groupby("size")["gmean"].mean()
+            ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
+        everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
+        ax.axhline(100 * everything, color="#7a8290", ls="--", lw=1.2, label="everything")
+        ax.set(title=SETS[dataset], xlabel="examples kept of a class", xscale="log")
+        ax.set_xticks([10, 20, 50, 100, 200], labels=["10", "20", "50", "100", "200"])
+        ax.minorticks_off()
+        ax.set_ylabel("G-mean, %")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", alpha=0.3)
+    _finish(figure, axes[0], "method-memory")
+
+
+def _finish(figure: Figure, ax: mpl.axes.Axes, name: str) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", alpha=0.3)
+    ax.legend(frameon=False, fontsize="small")
+    with mpl.rc_context({"svg.hashsalt": "limen"}):
+        figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    runs: dict[str, Run] = {}
+    for dataset, name in SETS.items():
+        for suffix, preset in (("limen", "small"), ("limen-paper", "paper")):
+            run = finished(f"{dataset}-{suffix}")
+            if run is not None:
+                runs[f"{name}, `{preset}`"] = run
+    small = {name: run for name, run in runs.items() if run.config["preset"] == "small"}
+    paths = {dataset: RESULTS / f"study-{dataset}.csv" for dataset in SETS}
+    studies = {dataset: pd.read_csv(path) for dataset, path in paths.items() if path.exists()}
+    tables = {
+        "overview": overview(runs),
+        "rows": by_row(runs),
+        "rules": rules(small),
+        "scores": scores(small),
+        "pairs": pairs(small),
+        "ablation": ablation(studies),
+        "forgetting": forgetting(studies),
+        "thresholders": thresholders(),
+    }
+    for name, table in tables.items():
+        (TABLES / f"method-{name}.md").write_text(markdown(table))
+    draw_folds(studies)
+    draw_memory(studies)
+
+
+if __name__ == "__main__":
+    main()
