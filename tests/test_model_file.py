@@ -1,9 +1,18 @@
 """save and load: the same model afterwards, and a clear word about every damaged file."""
 
+import copy
 import dataclasses
+import hashlib
+import io
 import json
 import os
+import resource
 import shutil
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +29,8 @@ from sklearn.svm import SVC
 
 import limen
 from conftest import blobs
-from limen import ModelFileError, OpenSetClassifier, known_rate
+from limen import ModelFileError, OpenSetClassifier, known_rate, model_file, storage
+from limen.packing import unpack_estimator
 
 ESTIMATORS = [
     LogisticRegression(max_iter=500),
@@ -115,7 +125,7 @@ def test_a_series_of_texts_and_odd_columns(tmp_path, known):
 
 def test_a_strangers_manifest_is_not_overwritten(tmp_path, known):
     (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
-    with pytest.raises(ModelFileError, match="folder of something else"):
+    with pytest.raises(ModelFileError, match="is something else"):
         OpenSetClassifier(SVC()).fit(*known).save(tmp_path)
     assert "my web app" in (tmp_path / "manifest.json").read_text()
 
@@ -125,7 +135,7 @@ def test_saving_again_replaces_and_leaves_nothing_behind(saved):
     model.learn_class(blobs([3])[0], 3)
     model.save(saved)
     assert 3 in limen.load(saved).classes_
-    assert sorted(p.suffix for p in saved.iterdir()) == [".json", ".safetensors", ".skops"]
+    assert sorted(p.suffix for p in saved.iterdir()) == [".json"] * 2 + [".safetensors", ".skops"]
 
 
 def test_a_save_that_breaks_off_leaves_the_old_model(saved, known, monkeypatch):
@@ -140,7 +150,7 @@ def test_a_save_that_breaks_off_leaves_the_old_model(saved, known, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr(os, "replace", disk_full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ModelFileError, match=r"No space left.*What was there is as it was"):
         model.save(saved)
     monkeypatch.undo()
     assert (limen.load(saved).strangeness(known[0]) == old).all()
@@ -167,6 +177,16 @@ def link(path):
     path.symlink_to(path.with_suffix(".moved"))
 
 
+def swap_parts(manifest):
+    parts = manifest["parts"]
+    parts["memory"], parts["estimator"] = parts["estimator"], parts["memory"]
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
 DAMAGE = [
     (lambda p: shutil.rmtree(p), "there is no model at"),
     (lambda p: (p / "manifest.json").unlink(), "manifest.json cannot be read"),
@@ -177,7 +197,15 @@ DAMAGE = [
     (lambda p: edit(p, lambda m: m.pop("parts")), "lacks its list of parts"),
     (lambda p: edit(p, lambda m: m.pop("classes")), "does not fit together"),
     (lambda p: edit(p, lambda m: m["statistics"].update(count=[1])), "does not fit together"),
-    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(file="../x")), "cannot be one"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(file="../x")), "list of parts"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(file="/etc/passwd")), "list of parts"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=1 << 50)), "list of parts"),
+    (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=-1)), "list of parts"),
+    (lambda p: edit(p, lambda m: m["parts"].update(memory=3)), "list of parts"),
+    (lambda p: edit(p, swap_parts), "does not fit together|damaged|cannot be read"),
+    (lambda p: (p / "manifest.json").write_text("[" * 100_000), "manifest.json is damaged"),
+    (lambda p: (p / "manifest.json").write_text(" " * (17 << 20)), "larger than it may be"),
+    (lambda p: pipe(part(p, "skops")), "not a plain file"),
     (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=3)), "larger than it may be"),
     (lambda p: flip(part(p, "safetensors")), "truncated or altered"),
     (lambda p: flip(part(p, "skops")), "truncated or altered"),
@@ -212,8 +240,191 @@ def blobs_away(X):
 def test_other_peoples_files_are_not_overwritten(tmp_path, known):
     model = OpenSetClassifier(SVC()).fit(*known)
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(ModelFileError, match="folder of something else"):
+    with pytest.raises(ModelFileError, match="is something else"):
         model.save(tmp_path)
-    with pytest.raises(ModelFileError, match="not a model folder"):
+    with pytest.raises(ModelFileError, match="is no limen model"):
         model.save(tmp_path / "thesis.txt")
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+# ---- versions, and one file
+
+
+def test_versions_stand_side_by_side(saved, known):
+    old = limen.load(saved).strangeness(known[0])
+    model = limen.load(saved).learn_class(blobs([3])[0], 3)
+    assert model_file.save(model, saved, {"what": "learnt 3"}, keep=True) == 2
+    assert [(v["version"], v.get("what")) for v in storage.versions(saved)] == [
+        (1, None),
+        (2, "learnt 3"),
+    ]
+    assert 3 in limen.load(saved).classes_
+    storage.activate(saved, 1)
+    assert (limen.load(saved).strangeness(known[0]) == old).all()
+    storage.activate(saved, 2)
+    assert 3 in limen.load(saved).classes_
+    with pytest.raises(ModelFileError, match=r"no version 9, but \[1, 2\]"):
+        storage.activate(saved, 9)
+    limen.load(saved).save(saved)  # a plain save starts anew
+    assert len(storage.versions(saved)) == 1
+    assert sorted(p.suffix for p in saved.iterdir()) == [".json"] * 2 + [".safetensors", ".skops"]
+
+
+def test_a_version_whose_parts_are_damaged_is_not_activated(saved):
+    model = limen.load(saved).learn_class(blobs([3])[0], 3)
+    first = storage.read_manifest(saved)["parts"]["memory"]["file"]
+    model_file.save(model, saved, keep=True)
+    flip(saved / first)
+    with pytest.raises(ModelFileError, match="truncated or altered"):
+        storage.activate(saved, 1)
+    assert 3 in limen.load(saved).classes_
+
+
+def test_one_file_is_as_good_as_a_folder(saved, tmp_path, known):
+    model, path = limen.load(saved), tmp_path / "one.limen"
+    model.save(path, as_zip=True)
+    assert path.is_file()
+    assert (limen.load(path).predict(known[0]) == model.predict(known[0])).all()
+    model.learn_class(blobs([3])[0], 3)
+    model_file.save(model, path, keep=True)  # what is a file stays one
+    assert path.is_file()
+    assert [v["version"] for v in storage.versions(path)] == [1, 2]
+    storage.activate(path, 1)
+    assert 3 not in limen.load(path).classes_
+    with zipfile.ZipFile(path) as file:
+        assert {entry.compress_type for entry in file.infolist()} == {zipfile.ZIP_STORED}
+
+
+def rezipped(path, change):
+    with zipfile.ZipFile(path) as file:
+        files = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        change(file, files)
+
+
+def bomb(file, files):
+    for name, data in files.items():
+        how = zipfile.ZIP_DEFLATED if name.endswith(".safetensors") else zipfile.ZIP_STORED
+        data = bytes(50 << 20) if name.endswith(".safetensors") else data
+        file.writestr(name, data, how)
+
+
+def twice(file, files):
+    for name, data in [*files.items(), *files.items()]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            file.writestr(name, data)
+
+
+def elsewhere(file, files):
+    for name, data in files.items():
+        file.writestr(f"../{name}", data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (bomb, "compressed, or larger than it may be"),
+        (twice, "holds 2 files called manifest.json"),
+        (elsewhere, "holds 0 files called manifest.json"),
+    ],
+)
+def test_a_hostile_zip_is_refused(change, message, saved, tmp_path):
+    path = tmp_path / "one.limen"
+    limen.load(saved).save(path, as_zip=True)
+    rezipped(path, change)
+    with pytest.raises(ModelFileError, match=message):
+        limen.load(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ModelFileError, match="is no limen model"):
+        limen.load(path)
+
+
+def test_a_compressed_estimator_is_refused(saved):
+    data = part(saved, "skops").read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w", 8) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(ModelFileError, match="compressed"):
+        unpack_estimator(packed.getvalue())
+
+
+def test_while_one_changes_a_model_another_is_refused(saved):
+    with storage.locked(saved):
+        program = (
+            "import sys; from limen.storage import locked, ModelFileError\n"
+            "try:\n    with locked(sys.argv[1]): print('in')\n"
+            "except ModelFileError as error: print(error)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(saved)], capture_output=True, text=True, check=True
+        )
+    assert "being changed by another process" in done.stdout
+    with storage.locked(saved):
+        pass
+
+
+def mutated(rng, data):
+    """The bytes with something flipped, cut, doubled or overwritten."""
+    data, kind = bytearray(data), rng.integers(5)
+    place = int(rng.integers(len(data)))
+    if kind == 0:
+        data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        del data[place : place + int(rng.integers(1, 20))]
+    elif kind == 2:
+        data[place:place] = data[place : place + int(rng.integers(1, 20))]
+    elif kind == 3:
+        data[place : place + 4] = rng.bytes(4)
+    else:
+        words = [b"null", b"-1", b"1e999", b"[]", b"{}", b'"x"', b"99999999999999999999", b"true"]
+        data[place : place + int(rng.integers(1, 8))] = words[rng.integers(len(words))]
+    return bytes(data)
+
+
+class Bag:
+    """Files in memory, as a container."""
+
+    path = Path("fuzzed")
+
+    def __init__(self, files):
+        self.files = files
+
+    def names(self):
+        return list(self.files)
+
+    def read(self, name, limit):
+        if name not in self.files or len(self.files[name]) > limit:
+            raise ModelFileError("not there")
+        return self.files[name]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mutated_file_breaks_anything_but_the_loading(seed, saved):
+    """5,000 files each: half mutated as they are, half with checksums that vouch for the damage."""
+    rng = np.random.default_rng(seed)
+    files = {p.name: p.read_bytes() for p in saved.iterdir()}
+    manifest = json.loads(files["manifest.json"])
+    refused, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(5000):
+        name = "manifest.json"
+        if number % 3 == 0:
+            kind = ("memory", "estimator")[number % 2]
+            name = manifest["parts"][kind]["file"]
+        changed = {**files, name: mutated(rng, files[name])}
+        if name != "manifest.json" and number % 2 == 0:
+            facts = copy.deepcopy(manifest)
+            data = changed[name]
+            facts["parts"][kind] |= {
+                "bytes": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+            }
+            changed["manifest.json"] = json.dumps(facts).encode()
+        try:
+            facts, parts = storage.read_container(Bag(changed))
+            model_file.assemble("fuzzed", facts, parts, OpenSetClassifier)
+        except ModelFileError:
+            refused += 1
+    assert refused > 4000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # in KiB

@@ -15,8 +15,9 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 import limen
 from limen import ModelFileError, OpenSetClassifier
+from limen.packing import pack_arrays, unpack_arrays
 from limen.shels import NetworkConfig, SHELSClassifier, TrainingDivergedError
-from limen.storage import pack_arrays, unpack_arrays, write_model
+from limen.storage import write_model
 
 SMALL = NetworkConfig((1, 8, 8), ((16, 16), (32, 32)), (64,))
 pytestmark = pytest.mark.filterwarnings("ignore::limen.DegenerateClassWarning")
@@ -489,7 +490,7 @@ def reseal(path, name, change):
     arrays = unpack_arrays(next(path.glob("weights-*")).read_bytes())
     arrays[name] = np.ascontiguousarray(change(arrays[name]))
     facts = {k: v for k, v in manifest.items() if k not in ("format", "parts")}
-    write_model(path, facts, weights=pack_arrays(arrays))
+    write_model(path, facts, {"weights": pack_arrays(arrays)})
 
 
 def truncate(path):

@@ -17,18 +17,16 @@ from limen.calibration import ClassStatistics
 from limen.continual import ContinualEta
 from limen.memory import Memory
 from limen.objectives import Objective
-from limen.selection import Evidence, Selection
-from limen.storage import (
-    ModelFileError,
+from limen.packing import (
     pack_arrays,
     pack_estimator,
     pack_rows,
-    read_model,
     unpack_arrays,
     unpack_estimator,
     unpack_rows,
-    write_model,
 )
+from limen.selection import Evidence, Selection
+from limen.storage import ModelFileError, read_model, write_model
 from limen.threshold import EtaChoice
 
 # Estimators that bring their own way to be stored. Imported by name: torch only if needed.
@@ -37,16 +35,23 @@ _PLAIN = (
     *("method", "calibration", "calibration_size", "rule", "fold_params", "memory"),
     *("memory_choice", "unknown_label", "alarm_level"),
 )
+_NOTHING: Mapping[str, Any] = {}
 _PIECE = ("eta", "share", "informative", "discovered", "label")
 _FITTED = ("n_features_in_", "expected_known_accuracy_", "expected_novel_accuracy_")
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted OpenSetClassifier to `path`, with all it needs to go on learning."""
+def save(
+    model: Any, path: str | os.PathLike[str], also: Mapping[str, Any] = _NOTHING, **how: bool
+) -> int:
+    """Write a fitted OpenSetClassifier to `path`, with all it needs to go on learning.
+
+    `also` are more facts for the manifest; `how` goes to `write_model`, whose result is returned.
+    """
     memory: Memory = model.memory_
     X_plan, X_arrays = pack_rows("X", memory.X)
     y_plan, y_arrays = pack_rows("y", memory.y)
     facts = {
+        **also,
         "limen": __version__,
         "classes": model.classes_.tolist(),
         "config": {name: getattr(model, name) for name in _PLAIN}
@@ -84,19 +89,25 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         },
     }
     facts["estimator"], parts = _estimator_parts(model.estimator_)
-    write_model(path, facts, memory=pack_arrays(arrays), **parts)
+    return write_model(path, facts, {"memory": pack_arrays(arrays), **parts}, **how)
 
 
 def restore(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
     """The model at `path`; `build` is the OpenSetClassifier class."""
-    facts, parts = read_model(path)
+    return assemble(path, *read_model(path), build)
+
+
+def assemble(
+    path: Any, facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Callable[..., Any]
+) -> Any:
+    """The model from facts and parts that were read already."""
     if "eta" not in facts:
         raise ModelFileError(f"{path} holds an estimator alone: use its own load")
     try:
         return _restored(facts, parts, build)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+    except Exception as error:  # whatever a hostile file can break
         raise ModelFileError(f"{path}: the model file does not fit together: {error!r}") from error
 
 

@@ -309,13 +309,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         )
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to the folder `path`, with all it needs to go on learning.
+    def save(self, path: str | os.PathLike[str], *, as_zip: bool = False) -> None:
+        """Write the model to the folder `path`, or to one file, with all it needs to go on learning.
 
-        The folder holds data only and can be loaded without fear: see `limen.load`.
+        It holds data only and can be loaded without fear: see `limen.load`.
         """
         check_is_fitted(self)
-        model_file.save(self, path)
+        model_file.save(self, path, as_zip=as_zip)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels; the unknown label where a point is novel. Shape (n,)."""

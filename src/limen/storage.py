@@ -1,67 +1,247 @@
-"""Model files: a folder of parts that hold data only, and a manifest that vouches for them.
+"""Model files: parts that hold data only, and manifests that vouch for them.
 
-``manifest.json`` names every part with its size and SHA-256. Parts are safetensors, or skops for
-scikit-learn estimators: nothing in them is executed on loading. Parts are named by their content
-and the manifest is replaced last, in one step, so an interrupted save leaves the old model whole.
+A model is a folder, or a zip of it. ``manifest.json`` is the version in use: facts, and every part
+with its size and SHA-256. ``manifest-0001.json`` and so on are all versions; parts are named by
+their content, so versions share what they have in common. Parts are safetensors, or skops for
+scikit-learn estimators: nothing in them is executed. Parts are written first and the manifest is
+replaced last, in one step, so that a save interrupted at any byte leaves the old model whole.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
+import io
 import json
 import os
 import re
+import stat
 import tempfile
-from collections.abc import Mapping
-from importlib import import_module
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 FORMAT = 1
 _MANIFEST_LIMIT = 16 << 20
+_PART_LIMIT = 4 << 30  # no part may be larger, whatever a manifest says
 _TEMPORARY = ".part-"
+_MANIFEST = "manifest.json"
+_VERSION_NAME = re.compile(r"manifest-([0-9]{4,9})\.json")
 _PART_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.(safetensors|skops)")
-
-# What skops does not trust by itself and scikit-learn's common estimators hold.
-_TRUSTED = (
-    "scipy.sparse._csr.csr_matrix",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-    "sklearn.tree._tree.Tree",
-)
 
 
 class ModelFileError(ValueError):
     """A model file cannot be written or read; the message says why and what to do."""
 
 
-def write_model(path: str | os.PathLike[str], facts: Mapping[str, Any], **parts: bytes) -> None:
-    """Write `facts` and the named parts (``weights=...``) as the model at `path`."""
-    folder = Path(path).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise ModelFileError(f"{folder} exists and is not a model folder: choose another name")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_model(folder):
-        raise ModelFileError(f"{folder} is a folder of something else: choose another name")
-    manifest: dict[str, Any] = {"format": FORMAT, **facts, "parts": {}}
-    named = {}
+class Container(Protocol):
+    """Where the files of a model are: a folder, or a zip file."""
+
+    path: Path
+
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str, limit: int) -> bytes: ...
+
+    def change(self, new: Mapping[str, bytes], manifest: bytes, gone: set[str]) -> None:
+        """Write new files, then the manifest, then take files away."""
+
+
+class Folder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+
+    def read(self, name: str, limit: int) -> bytes:
+        path = self.path / name
+        try:
+            # No link is followed, and nothing that is not a plain file is waited for.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                facts = os.fstat(descriptor)
+                if not stat.S_ISREG(facts.st_mode):
+                    raise ModelFileError(f"{path} is not a plain file")
+                if facts.st_size > limit:
+                    raise ModelFileError(f"{path} is larger than it may be ({limit} bytes)")
+                return file.read(limit)
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
+
+    def change(self, new: Mapping[str, bytes], manifest: bytes, gone: set[str]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name, data in new.items():
+            write_atomically(self.path / name, data)
+        write_atomically(self.path / _MANIFEST, manifest)
+        for name in gone:
+            (self.path / name).unlink()
+
+
+class Zip:
+    """The same files, stored without compression: what is read is never larger than the file."""
+
+    def __init__(self, path: Path, data: bytes | None = None) -> None:
+        self.path = path
+        self._data = data
+
+    def _open(self) -> zipfile.ZipFile:
+        source: Any = self.path if self._data is None else io.BytesIO(self._data)
+        try:
+            return zipfile.ZipFile(source)
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise ModelFileError(f"{self.path} is no limen model: {error}") from error
+
+    def names(self) -> list[str]:
+        if self._data is None and not self.path.exists():
+            return []
+        with self._open() as file:
+            return file.namelist()
+
+    def read(self, name: str, limit: int) -> bytes:
+        with self._open() as file:
+            try:
+                entries = [entry for entry in file.infolist() if entry.filename == name]
+                if len(entries) != 1:
+                    raise ModelFileError(f"{self.path} holds {len(entries)} files called {name}")
+                [entry] = entries
+                if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > limit:
+                    raise ModelFileError(
+                        f"{self.path}: {name} is compressed, or larger than it may be"
+                    )
+                return file.read(entry)
+            except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, EOFError) as error:
+                if isinstance(error, ModelFileError):
+                    raise
+                raise ModelFileError(f"{self.path}: {name} cannot be read: {error}") from error
+
+    def change(self, new: Mapping[str, bytes], manifest: bytes, gone: set[str]) -> None:
+        kept = [n for n in self.names() if n not in {*new, *gone, _MANIFEST}]
+        files = {name: self.read(name, _PART_LIMIT) for name in kept}
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
+            for name, data in {**files, **new, _MANIFEST: manifest}.items():
+                file.writestr(zipfile.ZipInfo(name), data)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, buffer.getvalue())
+
+
+def container(path: str | os.PathLike[str], as_zip: bool = False) -> Container:
+    """The model at `path`, or where it is to be."""
+    place = Path(path).expanduser()
+    if place.is_dir() or not (as_zip or place.exists()):
+        return Folder(place)
+    return Zip(place)
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    facts: Mapping[str, Any],
+    parts: Mapping[str, bytes],
+    *,
+    keep: bool = False,
+    as_zip: bool = False,
+) -> int:
+    """Write `facts` and the named parts (``{"weights": ...}``) as the model at `path`.
+
+    With `keep` it is a new version beside those that are there, else it takes their place. Returns
+    the number of the version.
+    """
+    place = container(path, as_zip)
+    there = place.names()
+    if there and not _is_model(place):
+        raise ModelFileError(f"{place.path} is something else: choose another name")
+    old = _versions(place) if keep else []
+    number = max(old, default=0) + 1
+    manifest: dict[str, Any] = {"format": FORMAT, **facts, "version": number, "parts": {}}
+    new = {}
     for kind, data in parts.items():
         digest = hashlib.sha256(data).hexdigest()
-        name = f"{kind}-{digest[:16]}.{_suffix(data)}"
+        name = f"{kind}-{digest[:16]}.{'skops' if data[:2] == b'PK' else 'safetensors'}"
         manifest["parts"][kind] = {"file": name, "bytes": len(data), "sha256": digest}
-        named[name] = data
+        new[name] = data
     text = json.dumps(manifest, indent=1, default=_plain, allow_nan=False).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in named.items():
-        write_atomically(folder / name, data)
-    write_atomically(folder / "manifest.json", text)
-    wanted = {part["file"] for part in manifest["parts"].values()}
-    for leftover in folder.iterdir():
-        if _PART_NAME.fullmatch(leftover.name) and leftover.name not in wanted:
-            leftover.unlink()
+    new[_version_name(number)] = text
+    wanted = {*new, _MANIFEST}
+    for name in map(_version_name, old):
+        wanted |= {name, *(part["file"] for part in _manifest(place, name)["parts"].values())}
+    ours = {n for n in there if _PART_NAME.fullmatch(n) or _VERSION_NAME.fullmatch(n)}
+    try:
+        place.change(new, text, ours - wanted)
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot write {place.path}: {error.strerror or error}. What was there is as it was."
+        ) from error
+    return number
+
+
+def read_model(
+    path: str | os.PathLike[str], version: int | None = None
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Facts and parts of a version, by default the one in use; sizes and checksums verified."""
+    place = container(path)
+    if not place.path.exists():
+        raise ModelFileError(f"there is no model at {place.path}")
+    return read_container(place, version)
+
+
+def read_container(
+    place: Container, version: int | None = None
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """`read_model` of a container."""
+    if version is not None and version not in _versions(place):
+        raise ModelFileError(
+            f"{place.path} has no version {version}, but {_versions(place)}: see limen history"
+        )
+    manifest = _manifest(place, _MANIFEST if version is None else _version_name(version))
+    return manifest, {kind: _read_part(place, part) for kind, part in manifest["parts"].items()}
+
+
+def read_manifest(path: str | os.PathLike[str], version: int | None = None) -> dict[str, Any]:
+    """The facts alone."""
+    place = container(path)
+    if not place.path.exists():
+        raise ModelFileError(f"there is no model at {place.path}")
+    return _manifest(place, _MANIFEST if version is None else _version_name(version))
+
+
+def versions(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The facts of every version, oldest first."""
+    place = container(path)
+    read_manifest(path)
+    return [_manifest(place, _version_name(number)) for number in _versions(place)]
+
+
+def activate(path: str | os.PathLike[str], version: int) -> None:
+    """Use another version from now on; nothing is lost. All its parts are checked first."""
+    place = container(path)
+    read_container(place, version)
+    place.change({}, place.read(_version_name(version), _MANIFEST_LIMIT), set())
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """While one process changes a model, another that wants to is refused."""
+    place = Path(path).expanduser()
+    try:
+        descriptor = os.open(place, os.O_RDONLY)
+    except OSError as error:
+        raise ModelFileError(f"there is no model at {place}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(place)):
+            raise BlockingIOError  # a zip that was replaced just now
+        yield
+    except BlockingIOError as error:
+        raise ModelFileError(
+            f"{place} is being changed by another process: try again when it is done"
+        ) from error
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -88,169 +268,72 @@ def _umask() -> int:
     return mask
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The facts and the parts of the model at `path`, all sizes and checksums verified."""
-    folder = Path(path).expanduser()
-    if not folder.exists():
-        raise ModelFileError(f"there is no model at {folder}")
-    if not folder.is_dir():
-        raise ModelFileError(f"{folder} is not a limen model, which is a folder")
+def _version_name(number: int) -> str:
+    return f"manifest-{number:04d}.json"
+
+
+def _versions(place: Container) -> list[int]:
+    found = (_VERSION_NAME.fullmatch(name) for name in place.names())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _manifest(place: Container, name: str) -> dict[str, Any]:
     try:
-        manifest = json.loads(_read(folder / "manifest.json", _MANIFEST_LIMIT))
-    except ValueError as error:
+        manifest: Any = json.loads(place.read(name, _MANIFEST_LIMIT))
+    except (ValueError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise ModelFileError(f"{folder}: manifest.json is damaged: {error}") from error
+        raise ModelFileError(f"{place.path}: {name} is damaged: {error}") from error
     version = manifest.get("format") if isinstance(manifest, dict) else None
-    if not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"{folder}: manifest.json is not that of a limen model")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ModelFileError(f"{place.path}: {name} is not that of a limen model")
     if version > FORMAT:
         raise ModelFileError(
-            f"{folder} has format {version}, this limen reads up to {FORMAT}: install a newer limen"
+            f"{place.path} has format {version}, this limen reads up to {FORMAT}: install a newer "
+            "limen"
         )
-    try:
-        named = {str(kind): _read_part(folder, part) for kind, part in manifest["parts"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelFileError(f"{folder}: manifest.json lacks its list of parts") from error
-    return manifest, named
+    parts = manifest.get("parts")
+    if not isinstance(parts, dict) or not all(map(_is_part, parts.values())):
+        raise ModelFileError(f"{place.path}: {name} lacks its list of parts")
+    checked: dict[str, Any] = manifest
+    return checked
 
 
-def _is_model(folder: Path) -> bool:
+def _is_part(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and {"file", "bytes", "sha256"} <= part.keys()
+        and isinstance(part["file"], str)
+        and _PART_NAME.fullmatch(part["file"]) is not None
+        and isinstance(part["bytes"], int)
+        and 0 <= part["bytes"] <= _PART_LIMIT
+    )
+
+
+def _read_part(place: Container, part: Mapping[str, Any]) -> bytes:
+    name, size = part["file"], part["bytes"]
+    data = place.read(name, size)
+    if len(data) != size or hashlib.sha256(data).hexdigest() != part["sha256"]:
+        raise ModelFileError(
+            f"{place.path / name} is not what was saved (truncated or altered): restore it from a "
+            "copy"
+        )
+    return data
+
+
+def _is_model(place: Container) -> bool:
     """Ours, or what an interrupted first save left: parts without a manifest."""
-    if not (folder / "manifest.json").exists():
-        return all(_PART_NAME.fullmatch(p.name) or _TEMPORARY in p.name for p in folder.iterdir())
+    names = place.names()
+    if _MANIFEST not in names:
+        known = (_PART_NAME, _VERSION_NAME)
+        return all(any(p.fullmatch(n) for p in known) or _TEMPORARY in n for n in names)
     try:
-        manifest = json.loads(_read(folder / "manifest.json", _MANIFEST_LIMIT))
-    except ValueError:
+        return "limen" in _manifest(place, _MANIFEST)
+    except ModelFileError:
         return False
-    return isinstance(manifest, dict) and {"format", "limen", "parts"} <= manifest.keys()
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise ModelFileError(f"{value!r:.60} cannot be stored: numbers and text can")
-
-
-def _optional(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ModelFileError(
-            "saving and loading models needs more packages: "
-            "pip install -c constraints.txt '.[files]'"
-        ) from error
-
-
-def _read_part(folder: Path, part: Mapping[str, Any]) -> bytes:
-    name, size = part["file"], part["bytes"]
-    if not isinstance(name, str) or not _PART_NAME.fullmatch(name) or not isinstance(size, int):
-        raise ModelFileError(f"{folder}: manifest.json names a part {name!r} that cannot be one")
-    data = _read(folder / name, size)
-    if len(data) != size or hashlib.sha256(data).hexdigest() != part["sha256"]:
-        raise ModelFileError(
-            f"{folder / name} is not what was saved (truncated or altered): restore it from a copy"
-        )
-    return data
-
-
-def _read(path: Path, limit: int) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if os.fstat(descriptor).st_size > limit:
-                raise ModelFileError(f"{path} is larger than it may be ({limit} bytes)")
-            return file.read()
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _suffix(data: bytes) -> str:
-    return "skops" if data[:2] == b"PK" else "safetensors"
-
-
-def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Numeric arrays as one safetensors part."""
-    save = _optional("safetensors.numpy").save
-    return bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-
-
-def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
-    """The inverse of `pack_arrays`."""
-    safetensors = _optional("safetensors.numpy")
-    try:
-        return dict(safetensors.load(data))
-    except safetensors.SafetensorError as error:
-        raise ModelFileError(f"a part of the model is damaged: {error}") from error
-
-
-def pack_estimator(estimator: Any) -> bytes:
-    """A scikit-learn estimator as a skops part."""
-    skops = _optional("skops.io")
-    try:
-        data = bytes(skops.dumps(estimator))
-        unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
-    except Exception as error:  # skops raises many kinds on what it does not know
-        raise ModelFileError(f"{type(estimator).__name__} cannot be stored: {error}") from error
-    if unknown:
-        raise ModelFileError(
-            f"{type(estimator).__name__} cannot be stored safely, it holds {', '.join(unknown)}: "
-            "a model file holds data only, of types that scikit-learn's common estimators use"
-        )
-    return data
-
-
-def unpack_estimator(data: bytes) -> Any:
-    """The inverse of `pack_estimator`; refuses every type that is not on the list."""
-    skops = _optional("skops.io")
-    try:
-        return skops.loads(data, trusted=list(_TRUSTED))
-    except Exception as error:  # skops raises many kinds on damaged input
-        raise ModelFileError(f"the estimator cannot be read: {error}") from error
-
-
-def pack_rows(name: str, X: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What a caller calls X (or y) as arrays that can be stored, and how to put it together."""
-    if hasattr(X, "iloc") and X.ndim == 2:
-        if not all(isinstance(column, str | int) for column in X.columns):
-            raise ModelFileError(f"{name} has columns that are not named by text or whole numbers")
-        columns = [pack_rows(f"{name}.{i}", X.iloc[:, i].to_numpy()) for i in range(X.shape[1])]
-        plan = {"kind": "frame", "names": list(X.columns), "columns": [part[0] for part in columns]}
-        return plan, {key: array for _, arrays in columns for key, array in arrays.items()}
-    if hasattr(X, "tocsr"):
-        arrays = {f"{name}.{key}": getattr(X, key) for key in ("data", "indices", "indptr")}
-        return {"kind": "csr", "shape": list(X.shape)}, arrays
-    array = np.asarray(X)
-    if array.dtype.kind in "biuf":
-        return {"kind": "array"}, {name: array}
-    if all(isinstance(value, str) for value in array.ravel().tolist()) and array.ndim == 1:
-        encoded = [value.encode() for value in array.tolist()]
-        lengths = np.array([len(value) for value in encoded], dtype=np.int64)
-        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        return {"kind": "text"}, {f"{name}.text": text, f"{name}.length": lengths}
-    raise ModelFileError(
-        f"{name} holds {array.dtype} values, which cannot be stored: numbers and text can"
-    )
-
-
-def unpack_rows(name: str, plan: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The inverse of `pack_rows`."""
-    kind = plan["kind"]
-    if kind == "array":
-        return arrays[name]
-    if kind == "text":
-        ends = np.cumsum(arrays[f"{name}.length"]).tolist()
-        text = arrays[f"{name}.text"].tobytes()
-        starts = [0, *ends[:-1]]
-        return np.array([text[i:j].decode() for i, j in zip(starts, ends, strict=True)])
-    if kind == "csr":
-        from scipy import sparse
-
-        parts = tuple(arrays[f"{name}.{key}"] for key in ("data", "indices", "indptr"))
-        return sparse.csr_matrix(parts, shape=tuple(plan["shape"]))
-    import pandas as pd
-
-    columns = [unpack_rows(f"{name}.{i}", part, arrays) for i, part in enumerate(plan["columns"])]
-    frame = pd.DataFrame(dict(enumerate(columns)))
-    frame.columns = plan["names"]
-    return frame

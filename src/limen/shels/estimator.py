@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from limen._version import __version__
 from limen.labels import check_new_label
 from limen.objectives import unknown_name
+from limen.packing import pack_arrays, unpack_arrays
 from limen.progress import Progress, reporting
 from limen.shels import files
 from limen.shels.accommodation import ACCOMMODATIONS, Accommodation, Lesson
@@ -40,7 +41,7 @@ from limen.shels.training import (
     thread_count,
     train,
 )
-from limen.storage import ModelFileError, pack_arrays, read_model, unpack_arrays, write_model
+from limen.storage import ModelFileError, read_model, write_model
 
 _STORED_EXAMPLES = 200  # features kept of each class, for the scores that need them
 _SCORE_NAMES = (*SCORES, *DEEP_SCORES)
@@ -445,7 +446,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimator to the folder `path`; nothing in it is executable."""
         facts, arrays = self.to_parts()
-        write_model(path, {"limen": __version__, "estimator": facts}, weights=pack_arrays(arrays))
+        parts = {"weights": pack_arrays(arrays)}
+        write_model(path, {"limen": __version__, "estimator": facts}, parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -453,9 +455,9 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         facts, parts = read_model(path)
         try:
             return cls.from_parts(facts["estimator"], unpack_arrays(parts["weights"]))
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            if isinstance(error, ModelFileError):
-                raise
+        except ModelFileError:
+            raise
+        except Exception as error:  # whatever a hostile file can break
             raise ModelFileError(f"{path} does not fit together: {error!r}") from error
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
