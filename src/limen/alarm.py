@@ -35,7 +35,12 @@ class NoveltyAlarm:
     @classmethod
     def judge(cls, strangeness: Any, usual: Any, eta: float, level: float) -> Self:
         """Compare a batch's strangeness with what is usual for known points, at the cut `eta`."""
-        flagged, total = int(np.count_nonzero(strangeness >= eta)), len(strangeness)
+        flagged = int(np.count_nonzero(strangeness >= eta))
+        return cls.of_counts(flagged, len(strangeness), usual, eta, level)
+
+    @classmethod
+    def of_counts(cls, flagged: int, total: int, usual: Any, eta: float, level: float) -> Self:
+        """The same from counts alone, for batches too large to be kept."""
         above, count = np.count_nonzero(usual >= eta), len(usual)
         # Clopper and Pearson's upper bound: the plain share of few calibration points is often too
         # low, and would ring false alarms far more often than `level`.

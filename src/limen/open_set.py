@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -205,7 +205,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, report: Callable[[int, int], None] | None = None) -> Self:
         """Learn the known classes and choose the cut, with no novel data.
 
         Parameters
@@ -213,6 +213,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         X : array-like, DataFrame, sparse matrix or images of shape (n, ...)
         y : array-like of shape (n,)
             At least three classes, of at least two points each.
+        report : callable, optional
+            Called after each training with how many are done, and of how many.
         """
         self._check_parameters()
         X, y, classes, state = self._check_data(X, y)
@@ -238,7 +240,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             )
             for _, held_out in LeaveOneClassOut().split(X, y)
         ]
-        estimator, *folds = Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(work)
+        trained = Parallel(n_jobs=self.n_jobs, verbose=self.verbose, return_as="generator")(work)
+        results = []
+        for result in trained:
+            results.append(result)
+            if report is not None:
+                report(len(results), len(work))
+        estimator, *folds = results
 
         by_class = dict(zip(classes.tolist(), folds, strict=True))
         evidence = {name: [fold[name].evidence for fold in folds] for name in candidates}
@@ -310,7 +318,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def save(self, path: str | os.PathLike[str], *, as_zip: bool = False) -> None:
-        """Write the model to the folder `path`, or to one file, with all it needs to go on learning.
+        """Write the model to the folder or file `path`, with all it needs to go on learning.
 
         It holds data only and can be loaded without fear: see `limen.load`.
         """

@@ -27,6 +27,8 @@ class Dataset:
     class_names : tuple of str
     notes : tuple of str
         What was done to the data on the way in, for a person to read.
+    columns : tuple of str
+        Names of the features, where the data is a table.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Dataset:
     y_test: NDArray[np.int64]
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     @property
     def n_classes(self) -> int:

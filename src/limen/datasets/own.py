@@ -1,10 +1,11 @@
-"""A user's own data: a folder of images per class, an .npz file, or a CSV with a label column."""
+"""A user's own data: a folder of images per class, an .npz file, or a table with a label column."""
 
 from __future__ import annotations
 
 import collections
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from limen.datasets.dataset import Dataset, DatasetError
 from limen.objectives import unknown_name
 
-_PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
+TABLES = (".csv", ".parquet")
+PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 _SPLIT_NAMES = (
     ("X_train", "y_train", "X_test", "y_test"),
     ("x_train", "y_train", "x_test", "y_test"),
 )
 
 
-def read(path: str | Path, *, label: str = "label", test: float = 0.2, seed: int = 0) -> Dataset:
+def read(
+    path: str | Path, *, label: str = "label", test: float | None = 0.2, seed: int = 0
+) -> Dataset:
     """Read labelled data of one's own.
 
     Parameters
@@ -29,11 +33,12 @@ def read(path: str | Path, *, label: str = "label", test: float = 0.2, seed: int
     path : str or Path
         A folder with one folder of images per class (or ``train/`` and ``test/`` with such
         folders); an ``.npz`` with X and y, or X_train, y_train, X_test and y_test; a ``.csv``
-        with numbers and one column of labels.
+        or ``.parquet`` table with numbers and one column of labels.
     label : str, default="label"
-        The column of labels in a CSV.
-    test : float, default=0.2
-        Share of each class kept apart for testing, where the data has no test set of its own.
+        The column of labels in a table.
+    test : float or None, default=0.2
+        Share of each class kept apart for testing, where the data has no test set of its own; None
+        keeps nothing apart.
     seed : int, default=0
         Draws those.
 
@@ -49,12 +54,14 @@ def read(path: str | Path, *, label: str = "label", test: float = 0.2, seed: int
         return _from_folder(path, test, seed)
     if path.suffix == ".npz":
         return _from_npz(path, test, seed)
-    if path.suffix == ".csv":
-        return _from_csv(path, label, test, seed)
-    raise DatasetError(f"{path}: expected a folder of images per class, an .npz or a .csv file")
+    if path.suffix in TABLES:
+        return _from_table(path, label, test, seed)
+    raise DatasetError(
+        f"{path}: expected a folder of images per class, an .npz, a .csv or a .parquet file"
+    )
 
 
-def _from_folder(path: Path, test: float, seed: int) -> Dataset:
+def _from_folder(path: Path, test: float | None, seed: int) -> Dataset:
     split = (path / "train").is_dir() and (path / "test").is_dir()
     parts = [_files(path / "train"), _files(path / "test")] if split else [_files(path)]
     names = sorted(parts[0])
@@ -75,16 +82,14 @@ def _from_folder(path: Path, test: float, seed: int) -> Dataset:
 def _files(folder: Path) -> dict[str, list[Path]]:
     """The pictures of each class."""
     found = {
-        entry.name: sorted(p for p in entry.rglob("*") if p.suffix.lower() in _PICTURES)
+        entry.name: sorted(p for p in entry.rglob("*") if p.suffix.lower() in PICTURES)
         for entry in sorted(folder.iterdir())
         if entry.is_dir() and not entry.name.startswith(".")
     }
     if not found:
         raise DatasetError(f"{folder} holds no folders: one folder of images per class is needed")
     if empty := [name for name, files in found.items() if not files]:
-        raise DatasetError(
-            f"{folder / empty[0]} holds no pictures ({', '.join(sorted(_PICTURES))})"
-        )
+        raise DatasetError(f"{folder / empty[0]} holds no pictures ({', '.join(sorted(PICTURES))})")
     return found
 
 
@@ -93,34 +98,44 @@ def _images(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[int], list[s
     from PIL import Image
 
     sizes: collections.Counter[tuple[int, int]] = collections.Counter()
-    colour, kept, broken = False, [], []
+    colours: collections.Counter[bool] = collections.Counter()
+    kept, broken = [], []
     for number, path in enumerate(paths):
         try:
             with Image.open(path) as picture:
                 picture.verify()
             with Image.open(path) as picture:
                 sizes[picture.size] += 1
-                colour |= picture.mode not in ("1", "L", "I", "I;16", "F", "LA")
+                colours[picture.mode not in ("1", "L", "I", "I;16", "F", "LA")] += 1
             kept.append(number)
         except Exception as error:  # Pillow raises many kinds on a damaged file
             broken.append(f"left out: {path} cannot be read as a picture: {error}")
     if not kept:
         raise DatasetError(f"none of {len(paths)} pictures can be read; the first: {broken[0]}")
-    size, mode = sizes.most_common(1)[0][0], "RGB" if colour else "L"
-    notes = list(broken)
+    size = sizes.most_common(1)[0][0]
+    notes, colour = list(broken), colours[True] > 0
+    if len(colours) > 1:
+        notes.append(f"{colours[False]} grey pictures were brought to colour, as the others are")
     if len(sizes) > 1:
         notes.append(f"pictures of {len(sizes)} sizes were scaled to {size[0]}x{size[1]}")
     images = np.empty((len(kept), size[1], size[0], *([3] if colour else [])), dtype=np.uint8)
     for place, number in enumerate(kept):
-        with Image.open(paths[number]) as picture:
-            converted = picture.convert(mode)
-            if converted.size != size:
-                converted = converted.resize(size, Image.Resampling.BILINEAR)
-            images[place] = np.asarray(converted)
+        images[place] = picture_of(paths[number], images.shape[1:])
     return images, kept, notes
 
 
-def _from_npz(path: Path, test: float, seed: int) -> Dataset:
+def picture_of(source: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """A picture from a file or stream as bytes: grey for the shape (H, W), colour for (H, W, 3)."""
+    from PIL import Image
+
+    with Image.open(source) as picture:
+        converted = picture.convert("L" if len(shape) == 2 else "RGB")
+        if converted.size != (shape[1], shape[0]):
+            converted = converted.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
+        return np.asarray(converted)
+
+
+def _from_npz(path: Path, test: float | None, seed: int) -> Dataset:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as content:
             arrays = dict(content)
@@ -153,24 +168,44 @@ def _from_npz(path: Path, test: float, seed: int) -> Dataset:
     )
 
 
-def _from_csv(path: Path, label: str, test: float, seed: int) -> Dataset:
+def _from_table(path: Path, label: str, test: float | None, seed: int) -> Dataset:
+    table = read_table(path)
+    if label not in table.columns:
+        raise DatasetError(f"{path}: {unknown_name('column', label, list(table.columns))}")
+    if table[label].isna().any():
+        raise DatasetError(f"{path}: column {label!r} has gaps: every row needs its label")
+    features = table.drop(columns=label)
+    X, y = numbers_of(path, features), table[label].astype(str).to_numpy()
+    _check(path, X, y)
+    classes, places = np.unique(y, return_inverse=True)
+    data = _divided(path.stem, X, places, [str(c) for c in classes], [], test, seed)
+    return replace(data, columns=tuple(map(str, features.columns)))
+
+
+def read_table(path: Path) -> Any:
+    """A CSV or Parquet file as a DataFrame."""
     import pandas as pd
 
     try:
-        table = pd.read_csv(path)
+        return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except ImportError as error:
+        raise DatasetError(
+            f"{path}: Parquet needs pyarrow: pip install -c constraints.txt pyarrow"
+        ) from error
     except Exception as error:  # pandas raises many kinds on a damaged file
-        raise DatasetError(f"{path} cannot be read as CSV: {error}") from error
-    if label not in table.columns:
-        raise DatasetError(f"{path}: {unknown_name('column', label, list(table.columns))}")
-    features = table.drop(columns=label)
+        raise DatasetError(f"{path} cannot be read as a table: {error}") from error
+
+
+def numbers_of(path: Path, features: Any) -> NDArray[np.float32]:
+    """The columns of a table as numbers, or an error that names those that are not."""
+    import pandas as pd
+
     if text := [c for c in features if not pd.api.types.is_numeric_dtype(features[c])]:
         raise DatasetError(f"{path}: columns {text} are not numbers: encode or drop them")
-    if gaps := [str(c) for c in table if table[c].isna().any()]:
+    if gaps := [str(c) for c in features if features[c].isna().any()]:
         raise DatasetError(f"{path}: columns {gaps} have gaps: fill them or drop those rows")
-    X, y = features.to_numpy(np.float32), table[label].astype(str).to_numpy()
-    _check(path, X, y)
-    classes, columns = np.unique(y, return_inverse=True)
-    return _divided(path.stem, X, columns, [str(c) for c in classes], [], test, seed)
+    numbers: NDArray[np.float32] = features.to_numpy(np.float32)
+    return numbers
 
 
 def _check(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
@@ -183,9 +218,11 @@ def _check(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
 
 
 def _divided(
-    name: str, X: Any, y: Any, names: Sequence[str], notes: list[str], test: float, seed: int
+    name: str, X: Any, y: Any, names: Sequence[str], notes: list[str], test: float | None, seed: int
 ) -> Dataset:
     """Part of each class kept apart, at least one point where there are two."""
+    if test is None:
+        return _whole(name, X, y, np.zeros(len(y), dtype=bool), names, notes)
     if not 0 < test < 1:
         raise DatasetError(f"test must lie between 0 and 1, got {test!r}")
     rng, in_test = np.random.default_rng(seed), np.zeros(len(y), dtype=bool)
