@@ -428,3 +428,16 @@ def test_no_mutated_file_breaks_anything_but_the_loading(seed, saved):
             refused += 1
     assert refused > 4000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # in KiB
+
+
+def test_a_file_of_format_1_loads_as_ever():
+    """Written when the format was fixed, and committed; it must load for good."""
+    fixtures = Path(__file__).parent / "fixtures"
+    model = limen.load(fixtures / "format-1")
+    expected = json.loads((fixtures / "format-1-expected.json").read_text())
+    X = np.array(expected["X"])
+    assert model.predict(X).tolist() == expected["labels"]
+    np.testing.assert_allclose(model.strangeness(X), expected["strangeness"], rtol=1e-6)
+    assert storage.read_manifest(fixtures / "format-1")["format"] == 1
+    model.learn_class(blobs([4])[0], 4)  # and it goes on learning
+    assert 4 in model.classes_

@@ -36,7 +36,9 @@ def draw(model: Model, path: Path, out: Path) -> Verdict:
         _show(figure.add_subplot(grid[0, :2]), model.inputs.pictures(batch.rows)[0], path.name)
         for place, (picture, label) in enumerate(_nearest(model, batch.rows)):
             _show(figure.add_subplot(grid[1, 2 + place]), picture, label)
-        figure.text(0.02, 0.12, "nearest of\nwhat is kept", fontsize="small", color="#5a626d")
+        note = figure.add_subplot(grid[1, :2])
+        note.text(1, 0.5, "nearest of what is kept", ha="right", va="center", color="#5a626d")
+        note.axis("off")
     called = verdict.label if verdict.margin > 0 else f"unknown (nearest: {verdict.nearest})"
     figure.suptitle(
         f"{called}: strangeness {verdict.strangeness:.2f}, cut at {model.classifier.eta_:.2f}",
@@ -67,6 +69,7 @@ def _draw_scores(ax: Any, model: Model, rows: Any) -> None:
         places, [f"{label} (wins)" if i == winner else label for i, label in enumerate(labels)]
     )
     ax.set_xlabel("similarity, in deviations from what is usual for the class")
+    ax.margins(x=0.04)
     ax.invert_yaxis()
     ax.spines[["top", "right"]].set_visible(False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import warnings
@@ -93,7 +94,7 @@ def fit(path: str | Path, settings: Settings, report: Report | None = None) -> M
         random_state=settings.seed,
     )
     labels = np.array(data.class_names)[data.y_train]
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _explained():
         warnings.simplefilter("always")
         classifier.fit(inputs.rows(data.X_train), labels, report=report)
     return Model(classifier, inputs, name, (*data.notes, *_told(caught)))
@@ -191,7 +192,7 @@ def learn(model: Model, path: str | Path, label: str) -> Lesson:
     before = float(np.mean(classifier.predict(usual) == y_usual))
     noticed = float(np.mean(classifier.predict_novelty(rows)))
     eta = classifier.eta_
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _explained():
         warnings.simplefilter("always")
         classifier.learn_class(rows, label)
     after = float(np.mean(classifier.predict(usual) == y_usual))
@@ -278,6 +279,15 @@ def _in_shape(inputs: Inputs, data: Dataset) -> NDArray[Any]:
     if data.shape != inputs.shape:
         raise DatasetError(f"rows have {data.shape} numbers, the model takes {inputs.shape}")
     return data.X_train
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What a classifier refuses is about the data it was given."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise DatasetError(str(error)) from error
 
 
 def _told(caught: list[warnings.WarningMessage]) -> list[str]:
