@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import experiment, shels, threshold
+from benchmarks import experiment, own_data, shels, threshold
 from benchmarks.report import markdown, write
 
-BENCHMARKS = {"threshold": threshold.run, "shels": shels.run, "experiment": experiment.run}
+BENCHMARKS = {
+    "threshold": threshold.run,
+    "shels": shels.run,
+    "experiment": experiment.run,
+    "own-data": own_data.run,
+}
 
 
 def main() -> None:
