@@ -1,11 +1,16 @@
 """The command line: help, plain errors, output for programs."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -177,3 +182,33 @@ def test_a_run_on_own_pictures_stays_out_of_them(tmp_path):
     page = limen("report", "runs/pics-smoke", "--html", "r.html", cwd=tmp_path)
     assert page.returncode == 0, page.stderr
     assert "c3" in (tmp_path / "r.html").read_text()
+
+
+def on_a_terminal(*words, cwd):
+    """What a person sees: the program with a terminal for its output."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "limen", *map(str, words)],
+        stdout=there,
+        stderr=there,
+        cwd=cwd,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(there)
+    seen = b""
+    with contextlib.suppress(OSError):  # the other end is closed when the program ends
+        while part := os.read(here, 65536):
+            seen += part
+    os.close(here)
+    assert process.wait() == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+
+
+def test_on_a_terminal_a_run_shows_what_is_done_running_and_left(tmp_path):
+    few = ("--known", 3, "--per-class", 20, "--jobs", 1, "--seeds", 1)
+    seen = on_a_terminal("run", "--dataset", "digits", "--preset", "smoke", *few, cwd=tmp_path)
+    assert re.search(r"units: \d done, 1 running, \d left  time left (\?|\d+ s)", seen)
+    assert "seed 0 stream: training, epoch" in seen
+    assert "known classes" in seen
+    assert "limen report runs/digits-smoke" in seen

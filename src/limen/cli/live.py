@@ -108,13 +108,13 @@ class _Display(_Lines):
             TextColumn("{task.percentage:.0f} %"),
         )
         self.task = self.bar.add_task("starting", total=None)
+        self.lock = threading.Lock()  # before Live, which asks for a picture at once
         self.live = Live(
             console=Console(stderr=True),
             get_renderable=self.picture,
             refresh_per_second=2,
             transient=True,
         )
-        self.lock = threading.Lock()
 
     def __enter__(self) -> _Display:
         self.live.__enter__()

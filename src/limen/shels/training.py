@@ -24,7 +24,7 @@ Report: TypeAlias = Callable[[Event], None]
 Penalty: TypeAlias = Callable[[], Tensor]
 Compare: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-_INFERENCE_BATCH = 64  # larger batches are slower: their activations leave the cache
+_INFERENCE_BATCH = 64  # small enough for its activations to stay in the cache
 
 
 class TrainingDivergedError(RuntimeError):
