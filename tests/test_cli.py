@@ -212,3 +212,8 @@ def test_on_a_terminal_a_run_shows_what_is_done_running_and_left(tmp_path):
     assert "seed 0 stream: training, epoch" in seen
     assert "known classes" in seen
     assert "limen report runs/digits-smoke" in seen
+
+
+def test_completion_can_be_installed():
+    shown = limen("--show-completion", "bash")
+    assert "complete" in shown.stdout

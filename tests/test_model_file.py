@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -177,6 +178,22 @@ def link(path):
     path.symlink_to(path.with_suffix(".moved"))
 
 
+def reshape(path, shape):
+    """A memory part whose header claims another shape, with a checksum that vouches for it."""
+    old = part(path, "safetensors")
+    data = old.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["X"]["shape"] = shape
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + data[8 + length :]
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"memory-{digest[:16]}.safetensors"
+    (path / name).write_bytes(data)
+    facts = {"file": name, "bytes": len(data), "sha256": digest}
+    edit(path, lambda m: m["parts"].update(memory=facts))
+
+
 def swap_parts(manifest):
     parts = manifest["parts"]
     parts["memory"], parts["estimator"] = parts["estimator"], parts["memory"]
@@ -202,6 +219,10 @@ DAMAGE = [
     (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=1 << 50)), "list of parts"),
     (lambda p: edit(p, lambda m: m["parts"]["memory"].update(bytes=-1)), "list of parts"),
     (lambda p: edit(p, lambda m: m["parts"].update(memory=3)), "list of parts"),
+    (lambda p: edit(p, lambda m: m["config"].update(evil=1)), "does not fit together.*evil"),
+    (lambda p: edit(p, lambda m: m["memory"]["X"].update(kind="magic")), "does not fit together"),
+    (lambda p: edit(p, lambda m: m["estimator"].update(kind="magic")), "unknown kind 'magic'"),
+    (lambda p: reshape(p, [1 << 40, 1 << 20]), "a part of the model is damaged"),
     (lambda p: edit(p, swap_parts), "does not fit together|damaged|cannot be read"),
     (lambda p: (p / "manifest.json").write_text("[" * 100_000), "manifest.json is damaged"),
     (lambda p: (p / "manifest.json").write_text(" " * (17 << 20)), "larger than it may be"),
@@ -293,6 +314,35 @@ def test_one_file_is_as_good_as_a_folder(saved, tmp_path, known):
     assert 3 not in limen.load(path).classes_
     with zipfile.ZipFile(path) as file:
         assert {entry.compress_type for entry in file.infolist()} == {zipfile.ZIP_STORED}
+
+
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_killed_at_any_moment_the_old_version_or_the_new_one_is_there(saved, tmp_path, as_zip):
+    path = saved
+    if as_zip:
+        path = tmp_path / "one.limen"
+        limen.load(saved).save(path, as_zip=True)
+    program = (
+        "import sys, limen; from limen import model_file\n"
+        "model = limen.load(sys.argv[1]); print('ready', flush=True)\n"
+        "while True: model_file.save(model, sys.argv[1], {'what': 'again'}, keep=True)\n"
+    )
+    rng, last = np.random.default_rng(0), 1
+    for _ in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(float(rng.uniform(0.01, 0.3)))
+        process.kill()
+        process.communicate()
+        limen.load(path)
+        numbers = [facts["version"] for facts in storage.versions(path)]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= last
+        for number in numbers:
+            storage.read_model(path, number)
+        last = len(numbers)
 
 
 def rezipped(path, change):
