@@ -141,13 +141,16 @@ def main() -> None:
     parser.add_argument("dataset", choices=("mnist", "fashion-mnist", "cifar10"))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", choices=("ablation", "folds", "memory", "forgetting"))
+    parser.add_argument(
+        "--only", help="ablation, folds, memory, forgetting, or how a variant begins"
+    )
     options = parser.parse_args()
     out = ROOT / "runs" / "study" / options.dataset
     path = ROOT / "results" / f"study-{options.dataset}.csv"
     config = RunConfig.resolve({"dataset": options.dataset, "preset": "small", "method": "limen"})
     for variant in variants(config):
-        if variant.name != "limen" and options.only not in (None, variant.study):
+        wanted = options.only in (None, variant.study) or variant.name.startswith(options.only)
+        if variant.name != "limen" and not wanted:
             continue
         _write(path, carry_out(variant, options.dataset, options.seeds, out, options.jobs))
         print(variant.study, variant.name, flush=True)

@@ -155,6 +155,7 @@ def test_a_save_that_breaks_off_leaves_the_old_model(saved, known, monkeypatch):
         model.save(saved)
     monkeypatch.undo()
     assert (limen.load(saved).strangeness(known[0]) == old).all()
+    assert storage.read_model(saved, 1)[0]["classes"] == [0, 1, 2]
 
 
 def edit(path, change):

@@ -749,3 +749,17 @@ def test_an_estimator_that_fails_for_another_reason_says_its_own(known):
     X, y = known
     with pytest.raises(ValueError, match="'C' parameter of SVC must be"):
         OpenSetClassifier(SVC(C=-1)).fit(X, y + 5)
+
+
+def test_a_second_fit_forgets_the_names_of_the_first(known):
+    X, y = known
+    model = OpenSetClassifier(NearestMean(), random_state=0)
+    model.fit(pd.DataFrame(X, columns=list("abcd")), y)
+    model.fit(X, y).predict(X)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_a_small_memory_with_a_large_holdout_keeps_something_to_train_on(known, novel):
+    model = OpenSetClassifier(NearestMean(), memory=4, calibration_size=0.9, random_state=0)
+    model.fit(*known).learn_class(novel, 3)
+    assert model.memory_.training.sum() == 4

@@ -1,6 +1,8 @@
 """One's own data from the command line: fit, predict, learn, look, undo."""
 
+import contextlib
 import csv
+import io
 import json
 import shutil
 import signal
@@ -20,6 +22,7 @@ import limen
 from limen import storage
 from limen.app import models
 from limen.cli.app import app
+from limen.cli.errors import explained
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = (0, 1, 2, 3)
@@ -181,6 +184,54 @@ def test_learn_improves_then_learns_and_keeps_the_old_version(model, pictures):
     assert "six" in limen.load(model).classes_.tolist()
 
 
+def test_undo_goes_to_where_a_version_came_from(model, pictures):
+    """After a rejected version, the next one grows from the one before it, and goes back there."""
+    learnt = [("learn", model, pictures / "six", "--label", name, "-q") for name in ("six", "nix")]
+    call(*learnt[0])
+    call("undo", model)
+    call(*learnt[1])
+    assert "six" not in limen.load(model).classes_
+    call("undo", model)
+    assert storage.read_manifest(model)["version"] == 1
+
+
+def test_what_begins_well_and_ends_early_is_left_out(pictures, tmp_path):
+    shutil.copytree(pictures / "known", tmp_path / "known")
+    whole = tmp_path / "whole.jpg"
+    Image.new("L", (64, 64), 99).save(whole)
+    (tmp_path / "known" / "digit0" / "cut.jpg").write_bytes(whole.read_bytes()[:-200])
+    how = ("--out", tmp_path / "m", "--model", "GaussianNB", "--jobs", 1)
+    ran = call("fit", tmp_path / "known", *how)
+    assert ran.exit_code == 0, ran.output
+    assert "left out" in ran.output
+    ran = call("predict", tmp_path / "m", tmp_path / "known" / "digit0" / "cut.jpg")
+    assert ran.exit_code == 3
+
+
+def test_names_are_taken_as_they_are(pictures, tmp_path):
+    """Class names that mean something to rich, to CSV and to people."""
+    names = ["[red]", "a[bold]b", 'x,"y"', "unknown?"]
+    for digit, name in zip(KNOWN, names, strict=True):
+        shutil.copytree(pictures / "known" / f"digit{digit}", tmp_path / "known" / name)
+    path, out = tmp_path / "m", tmp_path / "v.csv"
+    ran = call("fit", tmp_path / "known", "--out", path, "--model", "SVC", "--jobs", 1)
+    assert ran.exit_code == 0, ran.output
+    assert "[red]" in ran.output
+    call("predict", path, pictures / "mixed", "--out", out)
+    said = {row["nearest"] for row in csv.DictReader(out.read_text().splitlines())}
+    assert said <= set(names)
+
+
+def test_row_numbers_are_no_feature(tmp_path):
+    data = load_digits()
+    known = data.target < 3
+    table = pd.DataFrame(data.data[known]).add_prefix("p").assign(label=data.target[known])
+    table.to_csv(tmp_path / "t.csv")
+    ran = call("fit", tmp_path / "t.csv", "--out", tmp_path / "m", "--jobs", 1)
+    assert "taken for row numbers" in ran.output
+    assert models.open_model(tmp_path / "m").inputs.columns[0] == "p0"
+
+
 def test_a_dry_run_shows_the_same_and_saves_nothing(model, pictures):
     files = {p.name: p.read_bytes() for p in model.iterdir()}
     dry = json.loads(
@@ -290,18 +341,37 @@ def test_shels_on_pictures(pictures, tmp_path):
         (["learn", "{model}", "{known}/digit0", "--label", "digit0"], "digit0"),
         (["learn", "{model}", "{known}/digit0", "--label", "unknown"], "unknown"),
         (["undo", "{model}"], "has no version before 1"),
+        (["fit", "{known}", "--out", "{model}"], "is there already"),
+        (["fit", "{known}", "--out", "{known}"], "cannot be read"),
+        (["fit", "{known}", "--model", "KNeighborsClassifier"], "cannot be stored safely"),
+        (["predict", "{model}", "{known}", "--out", "nowhere/v.csv"], "no folder for it"),
+        (["predict", "{model}", "{known}", "--move-novel", "{known}/new"], "lies inside"),
+        (["check", "{model}", "{other}"], "holds no class that the model knows"),
+        (["predict", "{model}", "{floats}"], "takes images as bytes"),
         (["undo", "{model}", "--to", "7"], "no version 7"),
     ],
 )
-def test_a_mistake_gets_a_sentence(words, message, model, pictures, tmp_path):
+def test_a_mistake_gets_a_sentence(words, message, model, pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     places = {"{known}": str(pictures / "known"), "{model}": str(model)}
+    places |= {"{other}": str(tmp_path / "other"), "{floats}": str(tmp_path / "floats.npz")}
+    shutil.copytree(pictures / "six", tmp_path / "other" / "six")
+    np.savez(tmp_path / "floats.npz", X=np.zeros((3, 8, 8)))
     files = {p.name: p.read_bytes() for p in model.iterdir()}
     filled = [word.replace(*pair) for word in words for pair in [_place(word, places)]]
-    ran = limen_process(*filled, cwd=tmp_path)
-    assert ran.returncode == 1
-    assert message in ran.stderr
-    assert "Traceback" not in ran.stderr
+    with explained_here() as said:
+        app([str(word) for word in filled], standalone_mode=False)
+    assert message in said.getvalue()
     assert {p.name: p.read_bytes() for p in model.iterdir()} == files
+
+
+@contextlib.contextmanager
+def explained_here():
+    """As the program does with a mistake, in this process: a sentence, and exit code 1."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), pytest.raises(SystemExit) as left, explained():
+        yield said
+    assert left.value.code == 1
 
 
 def _place(word, places):
@@ -366,7 +436,13 @@ def test_the_walk_through_of_the_docs(tmp_path):
     words = [sys.executable, ROOT / "examples" / "own_data.py", *walk, *how]
     subprocess.run([str(word) for word in words], check=True)
     told = out.read_text()
-    for said in ("expects to name", "unknown, at most", "saved version 2", "passed", "learnt 5"):
+    for said in (
+        "expects to name",
+        "unknown, at most",
+        "saved version 2",
+        "known classes",
+        "learnt 5",
+    ):
         assert said in told
     named = int(told.rpartition("in the inbox, ")[2].split()[0])
     assert named > 20

@@ -47,6 +47,7 @@ class Memory:
             return self
         # What is usual cannot be told from a handful: a small memory spends half on calibration.
         held_out = 0 if share is None else max(round(share * limit), min(limit // 2, 10))
+        held_out = min(held_out, limit - 1)
         kept = []
         for label in np.unique(self.y):
             of_class = self.y == label

@@ -126,7 +126,7 @@ def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) 
         estimator_=estimator,
         classes_=np.asarray(facts["classes"]),
         continual_eta_=eta,
-        eta_=eta.value,
+        eta_=float(facts["selection"]["eta"]),
         selection_=_selection(facts["selection"]),
         evidence_=_evidence(facts["evidence"], arrays),
         taken_for_={label: dict(shares) for label, shares in facts["taken_for"]},

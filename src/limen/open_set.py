@@ -255,6 +255,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         chosen = {label: fold[selection.score] for label, fold in by_class.items()}
         warn_uninformative([c for c, fold in chosen.items() if not fold.evidence.informative])
         state |= self._calibrated(estimator, memory, selection)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         self.__dict__.update(
             state,
             **self._told(evidence, selection),
@@ -292,8 +293,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         folds = self._meet(usual, y_usual, X, label, len(memory.y) / len(y_usual))
         evidence = {name: [*self.evidence_[name], folds[name].evidence] for name in folds}
         selection = self._select(evidence)
-        fold = folds[selection.score]
-        if not fold.evidence.informative:
+        met = folds[self.selection_.score]  # as it looked at the cut in use
+        if not folds[selection.score].evidence.informative:
             warn_uninformative([label])
 
         new = Memory.split(X, np.full(X.shape[0], label), self._share, rng)
@@ -310,7 +311,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.update(
             state,
             **self._told(evidence, selection),
-            taken_for_={**self.taken_for_, label: fold.taken_for(self.eta_)},
+            taken_for_={**self.taken_for_, label: met.taken_for(self.eta_)},
             memory_=memory.append(kept),
             accommodation_=accommodation,
             _rng=rng,

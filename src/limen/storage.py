@@ -10,7 +10,6 @@ replaced last, in one step, so that a save interrupted at any byte leaves the ol
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
@@ -62,7 +61,8 @@ class Folder:
         path = self.path / name
         try:
             # No link is followed, and nothing that is not a plain file is waited for.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            descriptor = os.open(path, os.O_RDONLY | flags)
             with os.fdopen(descriptor, "rb") as file:
                 facts = os.fstat(descriptor)
                 if not stat.S_ISREG(facts.st_mode):
@@ -79,7 +79,7 @@ class Folder:
             write_atomically(self.path / name, data)
         write_atomically(self.path / _MANIFEST, manifest)
         for name in gone:
-            (self.path / name).unlink()
+            (self.path / name).unlink(missing_ok=True)
 
 
 class Zip:
@@ -155,9 +155,14 @@ def write_model(
     there = place.names()
     if there and not _is_model(place):
         raise ModelFileError(f"{place.path} is something else: choose another name")
-    old = _versions(place) if keep else []
-    number = max(old, default=0) + 1
-    manifest: dict[str, Any] = {"format": FORMAT, **facts, "version": number, "parts": {}}
+    if as_zip and place.path.is_dir():
+        raise ModelFileError(f"{place.path} is a folder, and stays one: choose another name")
+    every = _versions(place)
+    # A number is never used again: until the manifest is replaced, nothing that counts is touched.
+    old, number = every if keep else [], max(every, default=0) + 1
+    parent = _manifest(place, _MANIFEST)["version"] if old else None
+    order = {"version": number, "parent": parent}
+    manifest: dict[str, Any] = {"format": FORMAT, **facts, **order, "parts": {}}
     new = {}
     for kind, data in parts.items():
         digest = hashlib.sha256(data).hexdigest()
@@ -226,6 +231,8 @@ def activate(path: str | os.PathLike[str], version: int) -> None:
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """While one process changes a model, another that wants to is refused."""
+    import fcntl  # not on every system
+
     place = Path(path).expanduser()
     try:
         descriptor = os.open(place, os.O_RDONLY)
@@ -292,6 +299,9 @@ def _manifest(place: Container, name: str) -> dict[str, Any]:
             f"{place.path} has format {version}, this limen reads up to {FORMAT}: install a newer "
             "limen"
         )
+    number = manifest.setdefault("version", 1)  # the first files had no versions
+    if not isinstance(number, int) or isinstance(number, bool) or "limen" not in manifest:
+        raise ModelFileError(f"{place.path}: {name} does not say which version it is")
     parts = manifest.get("parts")
     if not isinstance(parts, dict) or not all(map(_is_part, parts.values())):
         raise ModelFileError(f"{place.path}: {name} lacks its list of parts")
@@ -328,9 +338,10 @@ def _is_model(place: Container) -> bool:
         known = (_PART_NAME, _VERSION_NAME)
         return all(any(p.fullmatch(n) for p in known) or _TEMPORARY in n for n in names)
     try:
-        return "limen" in _manifest(place, _MANIFEST)
+        _manifest(place, _MANIFEST)
     except ModelFileError:
         return False
+    return True
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +68,7 @@ class Inputs:
         """Inputs as the estimator is given them."""
         if not self.flat:
             return X
-        flat: NDArray[Any] = X.reshape(len(X), -1).astype(np.float32) / 255
+        flat: NDArray[Any] = X.reshape(len(X), math.prod(X.shape[1:])).astype(np.float32) / 255
         return flat
 
     def pictures(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
@@ -151,7 +152,19 @@ class Inputs:
         if X is None or X.shape[1:] != self.shape:
             shape = "no X" if X is None else f"X of shape {X.shape}"
             raise DatasetError(f"{path} holds {shape}: (n, {', '.join(map(str, self.shape))}) fits")
+        self.check(X, path)
         return np.asarray(X)
+
+    def check(self, X: NDArray[Any], path: Any) -> None:
+        """Refuse what only looks like the inputs of this model."""
+        if len(X) == 0:
+            raise DatasetError(f"{path} holds no inputs")
+        if self.kind == "images" and X.dtype != np.uint8:
+            raise DatasetError(
+                f"{path} holds {X.dtype}: this model takes images as bytes, 0 to 255"
+            )
+        if X.dtype.kind not in "buif" or (X.dtype.kind == "f" and not np.isfinite(X).all()):
+            raise DatasetError(f"{path} holds values that are not numbers, or not finite")
 
 
 def picture_files(path: Path) -> Iterator[str]:

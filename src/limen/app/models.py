@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from joblib import cpu_count
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from limen import model_file, storage
 from limen.alarm import NoveltyAlarm
@@ -22,6 +23,7 @@ from limen.app.estimators import estimator_for, is_shels, usual_model
 from limen.app.inputs import Inputs
 from limen.datasets import Dataset, DatasetError, read
 from limen.open_set import OpenSetClassifier
+from limen.packing import pack_estimator
 
 Report: TypeAlias = Callable[[int, int], None]
 
@@ -94,6 +96,7 @@ def fit(path: str | Path, settings: Settings, report: Report | None = None) -> M
         random_state=settings.seed,
     )
     labels = np.array(data.class_names)[data.y_train]
+    _check_storable(classifier.estimator, inputs.rows(data.X_train), labels)
     with warnings.catch_warnings(record=True) as caught, _explained():
         warnings.simplefilter("always")
         classifier.fit(inputs.rows(data.X_train), labels, report=report)
@@ -127,8 +130,11 @@ def open_model(path: str | os.PathLike[str], version: int | None = None) -> Mode
 
 def judge(model: Model, names: list[str], rows: NDArray[Any]) -> list[Verdict]:
     """What the model says of some inputs."""
+    if not names:
+        return []
     classifier = model.classifier
-    similarity = classifier.class_similarity(rows)
+    with _explained():
+        similarity = classifier.class_similarity(rows)
     strangeness = classifier.statistics_.strangeness(similarity)
     nearest = classifier.classes_[similarity.argmax(axis=1)].tolist()
     margins = (classifier.eta_ - strangeness).tolist()
@@ -206,17 +212,18 @@ def learn(model: Model, path: str | Path, label: str) -> Lesson:
 class Check:
     """How a model does on labelled data.
 
-    known, novel : accuracy on classes it knows (None: there are none), share noticed of others.
+    known, novel : accuracy on classes it knows, share noticed of others (None: there are none).
     drift : p-value of a Kolmogorov-Smirnov test, strangeness of known points against calibration.
+    shift : how far the median strangeness moved.
     """
 
     points: int
-    known: float | None
+    known: float
     expected: float
     novel: float | None
     unknown_rate: float
-    drift: float | None
-    shift: float | None
+    drift: float
+    shift: float
 
 
 def check(model: Model, path: str | Path, label: str = "label") -> Check:
@@ -231,19 +238,20 @@ def check(model: Model, path: str | Path, label: str = "label") -> Check:
     strangeness = np.array([verdict.strangeness for verdict in verdicts])
     flagged = np.array([verdict.margin <= 0 for verdict in verdicts])
     known = np.isin(labels, model.classifier.classes_)
+    if not known.any():
+        raise DatasetError(
+            f"{path} holds no class that the model knows ({', '.join(model.classifier.classes_)}), "
+            f"but {', '.join(data.class_names)}"
+        )
     usual = model.classifier.calibration_strangeness_
-    drift = shift = None
-    if known.any():
-        drift = float(ks_2samp(strangeness[known], usual).pvalue)
-        shift = float(np.median(strangeness[known]) - np.median(usual))
     return Check(
         points=len(rows),
-        known=float(np.mean(said[known] == labels[known])) if known.any() else None,
+        known=float(np.mean(said[known] == labels[known])),
         expected=model.classifier.expected_known_accuracy_,
         novel=float(np.mean(flagged[~known])) if (~known).any() else None,
         unknown_rate=float(np.mean(flagged)),
-        drift=drift,
-        shift=shift,
+        drift=float(ks_2samp(strangeness[known], usual).pvalue),
+        shift=float(np.median(strangeness[known]) - np.median(usual)),
     )
 
 
@@ -266,10 +274,23 @@ def _check(data: Dataset) -> None:
         raise DatasetError(f"classes {lonely} have fewer than 2 points: add some or take them out")
 
 
+def _check_storable(estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
+    """Refuse, before anything is trained for long, what could not be saved in the end."""
+    if hasattr(estimator, "to_parts"):
+        return
+    some = np.concatenate([np.flatnonzero(y == label)[:4] for label in np.unique(y)])
+    with warnings.catch_warnings(), _explained():
+        warnings.simplefilter("ignore")
+        pack_estimator(clone(estimator).fit(X[some], y[some]))
+
+
 def _in_shape(inputs: Inputs, data: Dataset) -> NDArray[Any]:
     from limen.datasets.shapes import bring_to
 
     if inputs.kind == "images":
+        if len(data.shape) < 2:
+            raise DatasetError("the model takes pictures, the data holds plain rows")
+        inputs.check(data.X_train, data.name)
         return bring_to(data.X_train, inputs.shape)
     if inputs.columns and data.columns != inputs.columns:
         missing = [c for c in inputs.columns if c not in data.columns]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from limen.cli.models import Json, ModelFile, Quiet
+from limen.cli.models import Json, ModelFile, Quiet, as_text
 
 FAILED = 4  # exit code: the check was made and not passed
 
@@ -35,13 +34,13 @@ def info(model: ModelFile, as_json: Json = False) -> None:
         "versions": [v["version"] for v in storage.versions(model)],
         "format": facts["format"],
         "limen": facts["limen"],
-        "made": facts["made"],
+        "made": facts.get("made"),
         "bytes": sum(size for size, _ in parts.values()),
         "sha256": {name: digest for name, (_, digest) in parts.items()},
         "eta_history": facts["eta"]["history"],
     }
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(as_text(told))
         return
     size = "x".join(map(str, opened.inputs.shape))
     typer.echo(f"{model}: {opened.name} on {opened.inputs.kind} of {size}")
@@ -82,14 +81,15 @@ def history(model: ModelFile, as_json: Json = False) -> None:
         for facts in storage.versions(model)
     ]
     if as_json:
-        typer.echo(json.dumps(lines))
+        typer.echo(as_text(lines))
         return
     for line in lines:
         mark = "*" if line["in_use"] else " "
         count = len(line["classes"] or [])
+        eta = "none" if line["eta"] is None else f"{line['eta']:.2f}"
         typer.echo(
-            f"{mark} {line['version']:>3}  {line['made']}  {line['what']}  "
-            f"({count} classes, eta {line['eta']:.2f})"
+            f"{mark} {line['version']:>3}  {line['made'] or '-'}  {line['what'] or 'saved'}  "
+            f"({count} classes, eta {eta})"
         )
 
 
@@ -100,18 +100,17 @@ def undo(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go back to the version before, or to any other. Nothing is lost: undo again to return.
+    """Go back to the version this one was made from, or to any other. Nothing is lost.
 
     Example: limen undo model.limen
     """
     from limen import storage
 
     with storage.locked(model):
-        current = storage.read_manifest(model)["version"]
-        earlier = [v["version"] for v in storage.versions(model) if v["version"] < current]
-        if to is None and not earlier:
+        facts = storage.read_manifest(model)
+        current, target = facts["version"], facts.get("parent") if to is None else to
+        if not isinstance(target, int):
             raise storage.ModelFileError(f"{model} has no version before {current}")
-        target = earlier[-1] if to is None else to
         storage.activate(model, target)
     if not quiet:
         typer.echo(f"{model} is at version {target}; limen undo --to {current} goes back")
@@ -142,12 +141,12 @@ def check(
     found = models.check(models.open_model(model), data, label)
     wanted = found.expected - 0.05 if least is None else least
     reasons = []
-    if found.known is not None and found.known < wanted:
+    if found.known < wanted:
         reasons.append(f"known accuracy {found.known:.1%} is below {wanted:.1%}")
-    if found.drift is not None and found.drift < level:
+    if found.drift < level:
         reasons.append(f"strangeness has drifted by {found.shift:+.2f} (p = {found.drift:.2g})")
     if as_json:
-        typer.echo(json.dumps({**asdict(found), "wanted": wanted, "failed": reasons}))
+        typer.echo(as_text({**asdict(found), "wanted": wanted, "failed": reasons}))
     elif not quiet:
         _print_check(found, reasons)
     if reasons:
@@ -180,9 +179,8 @@ def explain(
 
 
 def _print_check(found: Any, reasons: list[str]) -> None:
-    if found.known is not None:
-        typer.echo(f"known classes: {found.known:.1%} named rightly, {found.expected:.1%} expected")
-        typer.echo(f"drift of strangeness: {found.shift:+.2f}, p = {found.drift:.2g}")
+    typer.echo(f"known classes: {found.known:.1%} named rightly, {found.expected:.1%} expected")
+    typer.echo(f"drift of strangeness: {found.shift:+.2f}, p = {found.drift:.2g}")
     if found.novel is not None:
         typer.echo(f"other classes: {found.novel:.1%} noticed as unknown")
     typer.echo(f"{found.unknown_rate:.1%} of {found.points} points called unknown")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +46,9 @@ def fit(
     jobs: Annotated[int | None, typer.Option(min=1, help="Trainings at once.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model.")] = 0,
     as_zip: Annotated[bool, typer.Option("--zip", help="One file instead of a folder.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a model that is there, all its versions.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -56,6 +60,7 @@ def fit(
     """
     from limen.app import models
     from limen.datasets import DatasetError
+    from limen.storage import locked
 
     if method not in ("limen", "paper"):
         raise DatasetError(unknown_name("method", method, ["limen", "paper"]))
@@ -63,13 +68,15 @@ def fit(
         raise DatasetError(unknown_name("objective", objective, ["gmean", "total", "pooled", "f1"]))
     if not 0 < holdout < 1:
         raise DatasetError(f"holdout must lie between 0 and 1, got {holdout}")
+    _check_free(out, force)
     settings = models.Settings(model, method, objective, holdout, memory, epochs, label, jobs, seed)
     with training(quiet or as_json) as report:
         made = models.fit(data, settings, report)
-    version = models.save(made, out, f"fitted to {data.name}", as_zip=as_zip)
+    with locked(out) if out.exists() else nullcontext():
+        version = models.save(made, out, f"fitted to {data.name}", as_zip=as_zip)
     facts = expectations(made)
     if as_json:
-        typer.echo(json.dumps({**facts, "version": version, "saved": str(out)}))
+        typer.echo(as_text({**facts, "version": version, "saved": str(out)}))
     elif not quiet:
         _print_expectations(made, facts)
         typer.echo(f"\nsaved {out}")
@@ -94,9 +101,13 @@ def predict(
     from limen.app import models
     from limen.datasets import DatasetError
 
-    opened = models.open_model(model)
-    if move_novel is not None and opened.inputs.kind != "images":
-        raise DatasetError("--move-novel moves pictures, and this model takes tables")
+    opened, inputs = models.open_model(model), inputs.expanduser()
+    if move_novel is not None and (opened.inputs.kind != "images" or inputs.suffix == ".npz"):
+        raise DatasetError("--move-novel moves pictures that are files of their own")
+    if move_novel is not None and move_novel.resolve().is_relative_to(inputs.resolve()):
+        raise DatasetError(f"{move_novel} lies inside {inputs}: move to a folder elsewhere")
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise DatasetError(f"cannot write {out}: it is a folder, or there is no folder for it")
     tally, skipped = models.Tally(opened), 0
     with ExitStack() as stack:
         silent = quiet or as_json or out is None
@@ -106,7 +117,8 @@ def predict(
         if out is not None:
             part = out.with_name(f".{out.name}.part")
             stack.callback(part.unlink, missing_ok=True)
-            table = csv.writer(stack.enter_context(part.open("w", newline="")))
+            file = stack.enter_context(part.open("w", newline="", errors="backslashreplace"))
+            table = csv.writer(file)
             table.writerow(models.Verdict._fields)
         for batch in opened.inputs.stream(inputs):
             verdicts = models.judge(opened, batch.names, batch.rows)
@@ -119,11 +131,12 @@ def predict(
             if move_novel is not None:
                 _move([v.input for v in verdicts if v.margin <= 0], inputs, move_novel)
         if out is not None:
+            file.close()
             part.replace(out)
     alarm = tally.alarm
     if as_json:
         facts = {"unknown": alarm.flagged, "total": alarm.total, "p_value": alarm.p_value}
-        typer.echo(json.dumps({**facts, "alarm": alarm.raised, "skipped": skipped}))
+        typer.echo(as_text({**facts, "alarm": alarm.raised, "skipped": skipped}))
     elif not quiet:
         typer.echo(str(alarm))
     if skipped:
@@ -148,8 +161,6 @@ def learn(
 
     Example: limen learn model.limen new/ --label zebra
     """
-    from contextlib import nullcontext
-
     from limen.app import models
     from limen.storage import locked
 
@@ -163,7 +174,7 @@ def learn(
         print(note, file=sys.stderr)
     facts = {k: v for k, v in asdict(lesson).items() if k != "model"} | {"version": version}
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(as_text(facts))
     elif not quiet:
         (eta, now), (before, after) = lesson.eta, lesson.old_accuracy
         typer.echo(f"{lesson.points} points of {label}: {lesson.noticed:.0%} noticed as unknown")
@@ -172,6 +183,33 @@ def learn(
         typer.echo(f"{label} on held-out points: {lesson.new_accuracy:.1%}")
         kept = "nothing saved (--dry-run)" if dry_run else f"saved version {version} of {model}"
         typer.echo(kept)
+
+
+def as_text(value: Any) -> str:
+    """JSON that every program can read: what is not finite is null."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _check_free(out: Path, force: bool) -> None:
+    """Refuse a place that is taken, before anything is trained."""
+    from limen.storage import ModelFileError, read_manifest
+
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    read_manifest(out)  # what is no model is never replaced
+    if not force:
+        raise ModelFileError(
+            f"{out} is there already: choose another --out, or --force to replace it with all its "
+            "versions"
+        )
 
 
 def expectations(model: Any) -> dict[str, Any]:
@@ -207,6 +245,7 @@ def expectations(model: Any) -> dict[str, Any]:
 
 def _print_expectations(model: Any, facts: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from limen.app.models import FEW
@@ -223,7 +262,7 @@ def _print_expectations(model: Any, facts: dict[str, Any]) -> None:
             f"{label} {share:.0%}" for label, share in [*one["taken_for"].items()][:2]
         )
         cells = (str(one["points"]), f"{one['cut']:.3g}", f"{one['noticed']:.0%}")
-        table.add_row(one["label"], *cells, taken)
+        table.add_row(escape(one["label"]), *cells, escape(taken))
     Console().print(table)
     typer.echo(f"\nby {facts['score']} and {facts['rule']}, eta = {facts['eta']:.2f}")
     typer.echo(
@@ -243,7 +282,7 @@ def _show(verdicts: Any, table: Any, as_json: bool, quiet: bool) -> None:
         table.writerows(verdicts)
     elif as_json:
         for verdict in verdicts:
-            print(json.dumps(verdict._asdict()))
+            print(as_text(verdict._asdict()))
     elif not quiet:
         for verdict in verdicts:
             near = f" (nearest: {verdict.nearest})" if verdict.margin <= 0 else ""
@@ -252,12 +291,17 @@ def _show(verdicts: Any, table: Any, as_json: bool, quiet: bool) -> None:
 
 def _move(names: list[str], root: Path, target: Path) -> None:
     """Move pictures, keeping the folders they were in; a name that is taken gets a number."""
+    from limen.datasets import DatasetError
+
     base = root if root.is_dir() else root.parent
     for name in names:
         place = target / Path(name).relative_to(base)
-        place.parent.mkdir(parents=True, exist_ok=True)
         number, free = 1, place
         while free.exists():
             free = place.with_stem(f"{place.stem}-{number}")
             number += 1
-        shutil.move(name, free)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(name, free)
+        except OSError as error:
+            raise DatasetError(f"cannot move {name} to {free}: {error.strerror}") from error

@@ -81,6 +81,11 @@ def _from_folder(path: Path, test: float | None, seed: int) -> Dataset:
 
 def _files(folder: Path) -> dict[str, list[Path]]:
     """The pictures of each class."""
+    for entry in folder.iterdir():
+        try:
+            entry.name.encode()
+        except UnicodeEncodeError as error:
+            raise DatasetError(f"{entry!a}: the name of a class must be proper text") from error
     found = {
         entry.name: sorted(p for p in entry.rglob("*") if p.suffix.lower() in PICTURES)
         for entry in sorted(folder.iterdir())
@@ -118,10 +123,16 @@ def _images(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[int], list[s
         notes.append(f"{colours[False]} grey pictures were brought to colour, as the others are")
     if len(sizes) > 1:
         notes.append(f"pictures of {len(sizes)} sizes were scaled to {size[0]}x{size[1]}")
-    images = np.empty((len(kept), size[1], size[0], *([3] if colour else [])), dtype=np.uint8)
-    for place, number in enumerate(kept):
-        images[place] = picture_of(paths[number], images.shape[1:])
-    return images, kept, notes
+    shape = (size[1], size[0], *([3] if colour else []))
+    images = np.empty((len(kept), *shape), dtype=np.uint8)
+    whole: list[int] = []
+    for number in kept:
+        try:
+            images[len(whole)] = picture_of(paths[number], shape)
+            whole.append(number)
+        except Exception as error:  # what begins well may end too early
+            notes.append(f"left out: {paths[number]} cannot be read as a picture: {error}")
+    return images[: len(whole)], whole, notes
 
 
 def picture_of(source: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -174,11 +185,14 @@ def _from_table(path: Path, label: str, test: float | None, seed: int) -> Datase
         raise DatasetError(f"{path}: {unknown_name('column', label, list(table.columns))}")
     if table[label].isna().any():
         raise DatasetError(f"{path}: column {label!r} has gaps: every row needs its label")
-    features = table.drop(columns=label)
+    features, notes = table.drop(columns=label), []
+    if features.columns[:1].tolist() == ["Unnamed: 0"]:  # what pandas writes if nobody stops it
+        features = features.iloc[:, 1:]
+        notes.append("the first column has no name: taken for row numbers and left out")
     X, y = numbers_of(path, features), table[label].astype(str).to_numpy()
     _check(path, X, y)
     classes, places = np.unique(y, return_inverse=True)
-    data = _divided(path.stem, X, places, [str(c) for c in classes], [], test, seed)
+    data = _divided(path.stem, X, places, [str(c) for c in classes], notes, test, seed)
     return replace(data, columns=tuple(map(str, features.columns)))
 
 
@@ -200,11 +214,15 @@ def numbers_of(path: Path, features: Any) -> NDArray[np.float32]:
     """The columns of a table as numbers, or an error that names those that are not."""
     import pandas as pd
 
+    if len(features) == 0:
+        raise DatasetError(f"{path} holds no rows")
     if text := [c for c in features if not pd.api.types.is_numeric_dtype(features[c])]:
         raise DatasetError(f"{path}: columns {text} are not numbers: encode or drop them")
     if gaps := [str(c) for c in features if features[c].isna().any()]:
         raise DatasetError(f"{path}: columns {gaps} have gaps: fill them or drop those rows")
     numbers: NDArray[np.float32] = features.to_numpy(np.float32)
+    if not np.isfinite(numbers).all():
+        raise DatasetError(f"{path} holds infinite values, or such as are too large")
     return numbers
 
 

@@ -137,7 +137,7 @@ class RunConfig:
         dataset, preset = given["dataset"], given.get("preset", "paper")
         usual = {**_paper(dataset), **_PRESETS[preset](_paper(dataset), dataset)}
         if given.get("method") == "limen":
-            usual |= _limen(dataset, preset, usual)
+            usual |= _limen(dataset, preset, int(given.get("epochs", usual["epochs"])))
         accommodation = str(given.get("accommodation", usual.get("accommodation", "soft-freeze")))
         rate = rate_for_a_new_class(accommodation, dataset)
         if given.get("method") == "limen" and accommodation == "replay":
@@ -234,14 +234,14 @@ def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     return {"per_class": per_class, "epochs": max(1, round(0.6 * paper["epochs"]))}
 
 
-def _limen(dataset: str, preset: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+def _limen(dataset: str, preset: str, epochs: int) -> dict[str, Any]:
     """limen's own training: docs/method.md tells how each setting was chosen."""
     return {
         **{"scale": 10.0, "schedule": "one-cycle", "score": CHOSEN},
         **_RECIPES.get(dataset, {"lr": 1e-3, "norm": True}),
         **{"calibration": 0.1, "memory": _MEMORY[preset]},
         **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 3.0},
-        "fold_epochs": max(1, usual["epochs"] // 4),
+        "fold_epochs": max(1, epochs // 4),
     }
 
 

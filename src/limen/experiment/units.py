@@ -192,8 +192,8 @@ class _Models:
             if self.config.memory:
                 _compare_with(model, self.data, self.memory)
             if path is not None and kept is not None:
+                self.memory.write(kept)  # first: a model that is there has its memory
                 model.save(path)
-                self.memory.write(kept)
         self.latest = (len(steps), model)
         return model
 
