@@ -204,6 +204,7 @@ def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
             ["limen", "5: folds at full cost"]
         )
         rows = study[kinds]
+        rows = rows[rows["seed"].isin(_seeds(rows[rows["study"] == "folds"]))]
         config = RunConfig.resolve({"dataset": dataset, "preset": "small"})
         data = data_of(config)
         units = [u for u in units_of(config, data.n_classes, 0) if u.held_out is not None]
@@ -221,10 +222,13 @@ def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
 def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     """G-mean against how many examples of a class are kept."""
     found = {d: s for d, s in studies.items() if (s["study"] == "memory").any()}
+    if not found:
+        return
     figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
     axes = figure.subplots(1, len(found), squeeze=False)[0]
     for ax, (dataset, study) in zip(axes, found.items(), strict=True):
         rows = study[study["study"] == "memory"]
+        study = study[study["seed"].isin(_seeds(rows))]
         kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
         sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
         points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
@@ -233,7 +237,7 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
         points = pd.concat(
             [points, pd.DataFrame([{"kind": "reservoir", "size": own, "gmean": main}])]
         )
-        for colour, (kind, mine) in zip(COLOURS, points.groupby("kind", sort=False), strict=True):
+        for colour, (kind, mine) in zip(COLOURS, points.groupby("kind", sort=False), strict=False):
             line = mine.groupby("size")["gmean"].mean()
             ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
         everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
@@ -245,6 +249,10 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(axis="y", alpha=0.3)
     _finish(figure, axes[0], "method-memory")
+
+
+def _seeds(rows: pd.DataFrame) -> list[int]:
+    return rows["seed"].unique().tolist()
 
 
 def _finish(figure: Figure, ax: mpl.axes.Axes, name: str) -> None:

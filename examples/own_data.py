@@ -9,6 +9,7 @@ them and writes what they print to docs/tables/own-data.md.
 from __future__ import annotations
 
 import argparse
+import csv
 import shutil
 import subprocess
 import sys
@@ -81,11 +82,25 @@ def main() -> None:
     parser.add_argument("--per-class", type=int, default=300)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "own-data")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "tables" / "own-data.md")
+    picture = ROOT / "docs" / "images" / "explained.png"
+    parser.add_argument("--picture", type=Path, default=picture)
     parser.add_argument("extra", nargs="*", help="options for limen fit, after --")
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
     new = write_out(options.folder, load(options.dataset), options.per_class)
     options.out.write_text(f"```text\n{walk(options.folder, new, options.extra)}```\n")
+    explain(options.folder, options.picture)
+
+
+def explain(folder: Path, out: Path) -> None:
+    """Draw why a picture of the new class was unknown before the class was learnt."""
+    limen = [sys.executable, "-m", "limen"]
+    subprocess.run([*limen, "undo", "model.limen"], cwd=folder, check=True)
+    rows = csv.DictReader((folder / "before.csv").read_text().splitlines())
+    new = [row["input"] for row in rows if row["label"] == "unknown"]
+    subprocess.run(
+        [*limen, "explain", "model.limen", new[-1], "--out", out], cwd=folder, check=True
+    )
 
 
 if __name__ == "__main__":

@@ -343,7 +343,7 @@ def test_shels_on_pictures(pictures, tmp_path):
         (["undo", "{model}"], "has no version before 1"),
         (["fit", "{known}", "--out", "{model}"], "is there already"),
         (["fit", "{known}", "--out", "{known}"], "cannot be read"),
-        (["fit", "{known}", "--model", "KNeighborsClassifier"], "cannot be stored safely"),
+        (["fit", "{known}", "--model", "CalibratedClassifierCV"], "cannot be stored"),
         (["predict", "{model}", "{known}", "--out", "nowhere/v.csv"], "no folder for it"),
         (["predict", "{model}", "{known}", "--move-novel", "{known}/new"], "lies inside"),
         (["check", "{model}", "{other}"], "holds no class that the model knows"),
@@ -432,7 +432,7 @@ def test_the_walk_through_of_the_docs(tmp_path):
     """At smoke size: digits for clothes, an SVC for the network."""
     out = tmp_path / "told.md"
     walk = ["--dataset", "digits", "--per-class", "60", "--folder", tmp_path / "walk"]
-    how = ["--out", out, "--", "--model", "SVC", "--jobs", "1"]
+    how = ["--out", out, "--picture", tmp_path / "why.png", "--", "--model", "SVC", "--jobs", "1"]
     words = [sys.executable, ROOT / "examples" / "own_data.py", *walk, *how]
     subprocess.run([str(word) for word in words], check=True)
     told = out.read_text()
@@ -444,5 +444,6 @@ def test_the_walk_through_of_the_docs(tmp_path):
         "learnt 5",
     ):
         assert said in told
+    assert (tmp_path / "why.png").exists()
     named = int(told.rpartition("in the inbox, ")[2].split()[0])
     assert named > 20
