@@ -278,10 +278,14 @@ def _check_storable(estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
     """Refuse, before anything is trained for long, what could not be saved in the end."""
     if hasattr(estimator, "to_parts"):
         return
-    some = np.concatenate([np.flatnonzero(y == label)[:4] for label in np.unique(y)])
-    with warnings.catch_warnings(), _explained():
+    some = np.concatenate([np.flatnonzero(y == label)[:10] for label in np.unique(y)])
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pack_estimator(clone(estimator).fit(X[some], y[some]))
+        try:
+            tried = clone(estimator).fit(X[some], y[some])
+        except Exception:  # too few for it: the training itself will tell
+            return
+    pack_estimator(tried)
 
 
 def _in_shape(inputs: Inputs, data: Dataset) -> NDArray[Any]:
