@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from limen.datasets import Dataset, DatasetError
 from limen.datasets.own import PICTURES, TABLES, numbers_of, picture_of, read_table
+
+_TOGETHER = 32  # pictures that a thread decodes before it reports
 
 
 class Batch(NamedTuple):
@@ -102,7 +104,8 @@ class Inputs:
         files, ahead = picture_files(path), []
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             while some := list(islice(files, size)):
-                ahead.append(pool.map(self._decoded, some))
+                parts = [some[i : i + _TOGETHER] for i in range(0, len(some), _TOGETHER)]
+                ahead.append(pool.map(self._decoded, parts))
                 if len(ahead) > 2:  # the next are decoded while one is judged
                     yield self._gathered(ahead.pop(0))
             if not ahead:
@@ -110,15 +113,19 @@ class Inputs:
             for decoded in ahead:
                 yield self._gathered(decoded)
 
-    def _decoded(self, path: str) -> tuple[str, NDArray[np.uint8] | str]:
-        try:
-            return path, picture_of(path, self.shape)
-        except Exception as error:  # Pillow raises many kinds on a damaged file
-            return path, str(error) or type(error).__name__
+    def _decoded(self, paths: list[str]) -> list[tuple[str, NDArray[np.uint8] | str]]:
+        """Each picture, or why it cannot be had."""
+        found: list[tuple[str, NDArray[np.uint8] | str]] = []
+        for path in paths:
+            try:
+                found.append((path, picture_of(path, self.shape)))
+            except Exception as error:  # Pillow raises many kinds on a damaged file
+                found.append((path, str(error) or type(error).__name__))
+        return found
 
     def _gathered(self, decoded: Any) -> Batch:
         names, images, skipped = [], [], []
-        for name, image in decoded:
+        for name, image in chain.from_iterable(decoded):
             if isinstance(image, str):
                 skipped.append((name, image))
             else:
