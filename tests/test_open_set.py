@@ -753,7 +753,7 @@ def test_an_estimator_that_fails_for_another_reason_says_its_own(known):
 
 def test_a_second_fit_forgets_the_names_of_the_first(known):
     X, y = known
-    model = OpenSetClassifier(NearestMean(), random_state=0)
+    model = OpenSetClassifier(SVC(), random_state=0)
     model.fit(pd.DataFrame(X, columns=list("abcd")), y)
     model.fit(X, y).predict(X)
     assert not hasattr(model, "feature_names_in_")
