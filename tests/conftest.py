@@ -5,6 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# Machines are noisy: how long an example takes says nothing.
+settings.register_profile("limen", deadline=None)
+settings.load_profile("limen")
 
 CENTRES = np.array([[0, 0], [10, 0], [0, 10], [10, 10], [5, 20]], dtype=float)
 
