@@ -214,6 +214,10 @@ def test_on_a_terminal_a_run_shows_what_is_done_running_and_left(tmp_path):
     assert "limen report runs/digits-smoke" in seen
 
 
-def test_completion_can_be_installed():
-    shown = limen("--show-completion", "bash")
-    assert "complete" in shown.stdout
+def test_the_shell_is_told_how_a_command_goes_on():
+    asked = {"_LIMEN_COMPLETE": "complete_bash", "COMP_WORDS": "limen pre", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("limen")
+    told = subprocess.run(
+        [program], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["predict"]
