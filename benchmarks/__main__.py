@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import experiment, own_data, shels, threshold
+from benchmarks import experiment, own_data, serving, shels, threshold
 from benchmarks.report import markdown, write
 
 BENCHMARKS = {
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "shels": shels.run,
     "experiment": experiment.run,
     "own-data": own_data.run,
+    "serving": serving.run,
 }
 
 

@@ -1,7 +1,14 @@
 """Data shared by the tests: three blobs to know, and others to be surprised by."""
 
+import contextlib
 import os
+import re
 import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,3 +59,41 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=path, args=flags)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def digits_model(tmp_path_factory):
+    """A model of the digits 0 to 6, as the demo makes it; copy it before changing it."""
+    from limen.web.demo import make_model
+
+    path = tmp_path_factory.mktemp("model") / "digits.limen"
+    make_model(path)
+    return path
+
+
+@pytest.fixture
+def model_copy(digits_model, tmp_path):
+    return Path(shutil.copytree(digits_model, tmp_path / "digits.limen"))
+
+
+@contextlib.contextmanager
+def serving(*words, wait=60):
+    """A real `limen serve`; gives its process and address. Whatever happens, it is ended."""
+    command = [sys.executable, "-m", "limen", "serve", *map(str, words), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        assert found, f"{line!r} {process.stderr.read()}"
+        end = time.monotonic() + wait
+        while time.monotonic() < end:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", int(found[1]))),
+            ):
+                break
+            time.sleep(0.05)
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()

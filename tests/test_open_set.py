@@ -763,3 +763,17 @@ def test_a_small_memory_with_a_large_holdout_keeps_something_to_train_on(known, 
     model = OpenSetClassifier(NearestMean(), memory=4, calibration_size=0.9, random_state=0)
     model.fit(*known).learn_class(novel, 3)
     assert model.memory_.training.sum() == 4
+
+
+def test_a_preview_tells_the_cut_that_learning_leads_to_and_changes_nothing(known, novel):
+    model = OpenSetClassifier(SVC(), random_state=0).fit(*known)
+    eta, strangeness = model.eta_, model.strangeness(novel)
+    preview = model.preview_class(novel, 3)
+    assert model.eta_ == eta
+    assert model.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(model.strangeness(novel), strangeness)
+    assert model.learn_class(novel, 3).eta_ == preview.eta
+    with pytest.raises(ValueError, match="known already"):
+        model.preview_class(novel, 3)
+    with pytest.raises(ValueError, match="at least 2"):
+        model.preview_class(novel[:1], 4)

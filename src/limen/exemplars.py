@@ -88,3 +88,21 @@ def pick(
     if strategy not in STRATEGIES:
         raise ValueError(unknown_name("strategy", strategy, STRATEGIES))
     return STRATEGIES[strategy](features, min(size, len(features)), rng)
+
+
+def unit_features(estimator: Any, X: Any) -> Floats:
+    """Where distances between points mean something: the estimator's ``features(X)``, or the rows.
+
+    Shape (n, d), each of length 1.
+    """
+    rows = estimator.features(X) if hasattr(estimator, "features") else X
+    rows = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+    try:
+        features = rows.reshape(len(rows), -1).astype(np.float64)
+    except ValueError as error:
+        raise ValueError(
+            f"memory_choice needs numbers to measure distances by: {error}. Use 'reservoir'."
+        ) from error
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Floats = features / np.maximum(norms, np.finfo(float).tiny)
+    return unit

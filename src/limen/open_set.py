@@ -21,7 +21,7 @@ from limen.alarm import NoveltyAlarm
 from limen.calibration import ClassStatistics, Floats
 from limen.coding import fit_any
 from limen.continual import ContinualEta
-from limen.exemplars import STRATEGIES, pick
+from limen.exemplars import STRATEGIES, pick, unit_features
 from limen.folds import (
     Fold,
     LeaveOneClassOut,
@@ -280,19 +280,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         label : int or str
             Its label, new to the model.
         """
-        check_is_fitted(self)
-        X = self._check_rows(X)
-        unknown = unknown_label_for(self.classes_, self.unknown_label)
-        label = check_new_label(label, self.classes_, unknown)
-        if X.shape[0] < 2:
-            raise ValueError(
-                f"class {label!r} needs at least 2 points to be learnt, got {X.shape[0]}"
-            )
+        X, label = self._check_new(X, label)
         memory, rng = self.memory_, copy.deepcopy(self._rng)
-        usual, y_usual = memory.calibration_rows()
-        folds = self._meet(usual, y_usual, X, label, len(memory.y) / len(y_usual))
-        evidence = {name: [*self.evidence_[name], folds[name].evidence] for name in folds}
-        selection = self._select(evidence)
+        folds, evidence, selection = self._improved(X, label)
         met = folds[self.selection_.score]  # as it looked at the cut in use
         if not folds[selection.score].evidence.informative:
             warn_uninformative([label])
@@ -317,6 +307,17 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             _rng=rng,
         )
         return self
+
+    def preview_class(self, X: Any, label: Any) -> Selection:
+        """What `learn_class` would choose with this class, before anything is learnt.
+
+        Returns
+        -------
+        Selection
+            Similarity, rule and the cut, ``eta``. The model stays as it is.
+        """
+        _, _, selection = self._improved(*self._check_new(X, label))
+        return selection
 
     def save(self, path: str | os.PathLike[str], *, as_zip: bool = False) -> None:
         """Write the model to the folder or file `path`, with all it needs to go on learning.
@@ -460,6 +461,28 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             "expected_novel_accuracy_": novel,
         }
 
+    def _check_new(self, X: Any, label: Any) -> tuple[Any, Any]:
+        """Points and label of a class that can be learnt."""
+        check_is_fitted(self)
+        X = self._check_rows(X)
+        unknown = unknown_label_for(self.classes_, self.unknown_label)
+        label = check_new_label(label, self.classes_, unknown)
+        if X.shape[0] < 2:
+            raise ValueError(
+                f"class {label!r} needs at least 2 points to be learnt, got {X.shape[0]}"
+            )
+        return X, label
+
+    def _improved(
+        self, X: Any, label: Any
+    ) -> tuple[dict[str, Fold], dict[str, list[Evidence]], Selection]:
+        """What a class teaches while it is novel, and the choice that follows from it."""
+        memory = self.memory_
+        usual, y_usual = memory.calibration_rows()
+        folds = self._meet(usual, y_usual, X, label, len(memory.y) / len(y_usual))
+        evidence = {name: [*self.evidence_[name], folds[name].evidence] for name in folds}
+        return folds, evidence, self._select(evidence)
+
     def _meet(
         self, usual: Any, y_usual: NDArray[Any], X: Any, label: Any, stands_for: float
     ) -> dict[str, Fold]:
@@ -487,7 +510,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         def picker(X: Any, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
             if self.memory_choice == "reservoir":
                 return pick(np.empty((X.shape[0], 0)), size, rng=rng)
-            return pick(_features(estimator, X), size, self.memory_choice, rng=rng)
+            return pick(unit_features(estimator, X), size, self.memory_choice, rng=rng)
 
         return picker
 
@@ -532,21 +555,6 @@ def load(path: str | os.PathLike[str]) -> OpenSetClassifier:
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any]) -> Any:
     return fit_any(clone(estimator, safe=False), X, y)
-
-
-def _features(estimator: Any, X: Any) -> Floats:
-    """Where distances between points mean something: the estimator's features, or the rows."""
-    rows = estimator.features(X) if hasattr(estimator, "features") else X
-    rows = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-    try:
-        features = rows.reshape(len(rows), -1).astype(np.float64)
-    except ValueError as error:
-        raise ValueError(
-            f"memory_choice needs numbers to measure distances by: {error}. Use 'reservoir'."
-        ) from error
-    norms = np.linalg.norm(features, axis=1, keepdims=True)
-    unit: Floats = features / np.maximum(norms, np.finfo(float).tiny)
-    return unit
 
 
 def _generator(seed: Any) -> np.random.Generator:

@@ -9,6 +9,7 @@ import numpy as np
 
 from limen.app.models import Model, Verdict, judge
 from limen.datasets import DatasetError
+from limen.exemplars import unit_features
 from limen.storage import ModelFileError
 
 _NEIGHBOURS = 5
@@ -78,13 +79,8 @@ def _nearest(model: Model, row: Any) -> list[tuple[Any, str]]:
     """The examples kept that look most alike, with their classes."""
     X, y = model.classifier.memory_.X, model.classifier.memory_.y
     estimator = model.classifier.estimator_
-
-    def features(rows: Any) -> Any:
-        found = estimator.features(rows) if hasattr(estimator, "features") else rows
-        flat = np.asarray(found, dtype=np.float64).reshape(len(rows), -1)
-        return flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12)
-
-    order = np.argsort(-(features(X) @ features(row)[0]), kind="stable")[:_NEIGHBOURS]
+    alike = unit_features(estimator, X) @ unit_features(estimator, row)[0]
+    order = np.argsort(-alike, kind="stable")[:_NEIGHBOURS]
     return list(zip(model.inputs.pictures(X[order]), y[order].tolist(), strict=True))
 
 

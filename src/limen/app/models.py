@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,9 +103,12 @@ def fit(path: str | Path, settings: Settings, report: Report | None = None) -> M
     return Model(classifier, inputs, name, (*data.notes, *_told(caught)))
 
 
-def save(model: Model, path: str | Path, what: str, **how: bool) -> int:
-    """Write the model to a file; returns the version it is there."""
+def save(
+    model: Model, path: str | Path, what: str, facts: Mapping[str, Any] | None = None, **how: bool
+) -> int:
+    """Write the model to a file, with more `facts` if need be; returns the version it is there."""
     also = {
+        **(facts or {}),
         "what": what,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "inputs": model.inputs.to_dict(),
@@ -184,15 +187,21 @@ class Lesson:
 
 
 def learn(model: Model, path: str | Path, label: str) -> Lesson:
-    """The model with one class more: the cut improved first, then the class learnt.
-
-    Accuracies are of points that calibrate and are never trained on, with the cut applied.
-    """
+    """The model with one class more, taught by the points at `path`; see `teach`."""
     batches = list(model.inputs.stream(path))
     rows = np.concatenate([batch.rows for batch in batches])
     skipped = [f"left out: {name}: {why}" for batch in batches for name, why in batch.skipped]
     if len(rows) < 2:
         raise DatasetError(f"{path}: at least 2 points are needed to learn a class")
+    lesson = teach(model, rows, label)
+    return replace(lesson, model=replace(lesson.model, notes=(*skipped, *lesson.model.notes)))
+
+
+def teach(model: Model, rows: NDArray[Any], label: str) -> Lesson:
+    """The model with one class more: the cut improved first, then the class learnt.
+
+    Accuracies are of points that calibrate and are never trained on, with the cut applied.
+    """
     classifier = copy.deepcopy(model.classifier)
     usual, y_usual = classifier.memory_.calibration_rows()
     before = float(np.mean(classifier.predict(usual) == y_usual))
@@ -204,7 +213,7 @@ def learn(model: Model, path: str | Path, label: str) -> Lesson:
     after = float(np.mean(classifier.predict(usual) == y_usual))
     kept, y_kept = classifier.memory_.calibration_rows()
     new = float(np.mean(classifier.predict(kept[y_kept == label]) == label))
-    grown = replace(model, classifier=classifier, notes=(*skipped, *_told(caught)))
+    grown = replace(model, classifier=classifier, notes=tuple(_told(caught)))
     return Lesson(grown, label, len(rows), (eta, classifier.eta_), (before, after), new, noticed)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from limen._version import __version__
-from limen.cli import data, demo, files, models, report, run
+from limen.cli import data, demo, files, models, report, run, serve
 
 app = typer.Typer(
     name="limen",
@@ -21,6 +21,7 @@ app.add_typer(data.app, name="data")
 app.command()(run.run)
 app.command()(report.report)
 app.command()(demo.demo)
+app.command()(serve.serve)
 for command in (
     *(models.fit, models.predict, models.learn),
     *(files.info, files.history, files.undo, files.check, files.explain),

@@ -11,6 +11,7 @@ from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError
 from limen.experiment.files import RunFolderError
 from limen.storage import ModelFileError
+from limen.web.settings import ServerError
 
 
 @contextlib.contextmanager
@@ -18,7 +19,7 @@ def explained() -> Iterator[None]:
     """Turn what the user can mend into a message and exit code 1."""
     try:
         yield
-    except (DatasetError, ConfigError, RunFolderError, ModelFileError) as error:
+    except (DatasetError, ConfigError, RunFolderError, ModelFileError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenExecutor as error:

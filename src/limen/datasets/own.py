@@ -140,10 +140,17 @@ def picture_of(source: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     from PIL import Image
 
     with Image.open(source) as picture:
-        converted = picture.convert("L" if len(shape) == 2 else "RGB")
-        if converted.size != (shape[1], shape[0]):
-            converted = converted.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
-        return np.asarray(converted)
+        return picture_array(picture, shape)
+
+
+def picture_array(picture: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """An opened picture as bytes of that shape."""
+    from PIL import Image
+
+    converted = picture.convert("L" if len(shape) == 2 else "RGB")
+    if converted.size != (shape[1], shape[0]):
+        converted = converted.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
+    return np.asarray(converted)
 
 
 def _from_npz(path: Path, test: float | None, seed: int) -> Dataset:
