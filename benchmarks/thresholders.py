@@ -6,7 +6,8 @@ python -m benchmarks.thresholders RUN...
 Each RUN is a folder of `limen run --method limen --keep-models`. A thresholder is given strangeness
 and says what is an outlier. It is tried in two ways: fitted on the calibration points, as limen is,
 which has seen nothing novel; and on the very points to be judged, novel ones among them, which no
-detector has in practice. Figures go to results/thresholders.csv.
+detector has in practice. Figures go to results/thresholders.csv, in place of those of the same
+seeds; seeds whose models were not kept are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from limen.experiment.config import BLEND
 from limen.experiment.files import read_arrays
-from limen.experiment.judging import view
+from limen.experiment.judging import blended, view
 from limen.experiment.records import load_run
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "thresholders.csv"
@@ -78,12 +80,15 @@ def compare(folder: Path) -> list[dict[str, Any]]:
     for seed in run.seeds:
         for row in seed["rows"]:
             step = folder / "work" / f"seed-{seed['seed']:03d}" / f"step-{len(row['known'])}.npz"
+            if not step.exists():
+                continue
             verdicts = {v["policy"]: v for v in row["verdicts"] if v["objective"] == "gmean"}
             facts = {"run": folder.name, "seed": seed["seed"], "known": len(row["known"])}
             for policy in ("limen", "cheating", "rate95"):
                 gmean = verdicts[policy]["gmean"]
                 lines.append({**facts, "thresholder": policy, "fitted on": "", "gmean": gmean})
-            arrays = view(read_arrays(step), verdicts["limen"]["score"])
+            seen, score = read_arrays(step), verdicts["limen"]["score"]
+            arrays = blended(seen) if score == BLEND else view(seen, score)
             rng = np.random.default_rng(0)
             test = rng.permutation(len(arrays["test"]))[:_MOST]
             novel = rng.permutation(arrays["novel"])[:_MOST]
@@ -105,8 +110,13 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     for folder in parser.parse_args().runs:
         lines += compare(folder)
-        table = pd.DataFrame(lines).round(5)
-        table.to_csv(OUT, index=False)
+    table, keys = pd.DataFrame(lines).round(5), ["run", "seed"]
+    if OUT.exists():
+        old = pd.read_csv(OUT, keep_default_na=False)
+        mine = old.set_index(keys).index.isin(table.set_index(keys).index)
+        table = pd.concat([old[~mine], table]).sort_values(keys, kind="stable")
+    table["gmean"] = pd.to_numeric(table["gmean"], errors="coerce")
+    table.to_csv(OUT, index=False)
     print(table.groupby(["run", "fitted on", "thresholder"])["gmean"].mean().to_string())
 
 

@@ -16,9 +16,8 @@ import pytest
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
-from limen.experiment.judging import Step, view
+from limen.experiment.judging import Step, blended, view
 from limen.experiment.plan import (
-    SCORES_TRIED,
     Unit,
     calibration_rows,
     class_order,
@@ -28,6 +27,7 @@ from limen.experiment.plan import (
 from limen.experiment.policies import accuracies, keeping, seed_record, separation
 from limen.experiment.run import RunFolder, run
 from limen.experiment.units import run_stream
+from limen.shels.scores import scores_to_try
 
 BLOBS = 6
 
@@ -561,7 +561,7 @@ def test_limen_chooses_the_score_too_and_trains_less(blobs, tmp_path):
         for objective in ("gmean", "total"):
             chosen = {by[p, objective]["score"] for p in ("limen", "cheating", "shels", "rate95")}
             assert len(chosen) == 1  # all policies are judged on the score that was chosen
-            assert chosen <= set(SCORES_TRIED)
+            assert chosen <= set(scores_to_try("replay"))
         assert sum(row["histogram"]["novel"]) == 48
     facts = json.loads((tmp_path / "out" / "facts-000.json").read_text())
     # 48 training points a class, 5 of them to calibrate: 43 are trained on.
@@ -661,6 +661,66 @@ def test_a_bounded_memory_survives_a_kill_between_steps(blobs, tmp_path, strateg
             np.testing.assert_array_equal(one.arrays[name], other.arrays[name])
 
 
+def test_new_classes_that_are_not_trained_cost_no_step_and_move_nothing(blobs, tmp_path):
+    config = tiny(blobs, method="limen", accommodation="prototype", epochs=2, memory=10)
+    [record] = run(config, [0], tmp_path, keep_models=True)
+    facts = json.loads((tmp_path / "facts-000.json").read_text())
+    assert facts["steps"]["stream"] == 2 * -(-4 * 43 // 32)
+    chosen = {v["score"] for row in record["rows"] for v in row["verdicts"]}
+    assert chosen <= set(scores_to_try("prototype"))
+    models = [_load(tmp_path / "work" / "seed-000" / f"model-{n}") for n in (4, 5)]
+    first, second = ([w.detach().numpy() for w in m.network_.weights()] for m in models)
+    for before, after in zip(first[:-1], second[:-1], strict=True):
+        np.testing.assert_array_equal(before, after)
+    np.testing.assert_array_equal(first[-1], second[-1][:4])
+    assert models[1].stored_.statistics.count == 5 * 43  # all that was learnt
+    assert np.bincount(models[1].stored_.labels).tolist() == [7] * 5  # of what is kept
+
+
+def test_what_keeps_everything_compares_with_everything(blobs, tmp_path):
+    config = tiny(blobs, method="limen", accommodation="prototype", epochs=1, memory=0)
+    run_stream(config, Unit(0, None), tmp_path)
+    assert np.bincount(_load(tmp_path / "model-5").stored_.labels).tolist() == [43] * 5
+
+
+def test_a_model_taken_over_learns_as_the_run_says(blobs, tmp_path, monkeypatch):
+    from limen.shels import SHELSClassifier
+
+    settings = {"method": "limen", "epochs": 1, "accommodation_steps": 3}
+    run_stream(tiny(blobs, **settings, accommodation="prototype"), Unit(0, None), tmp_path)
+    shutil.rmtree(tmp_path / "model-5")
+    for path in tmp_path.glob("step-*"):
+        path.unlink()
+    told, add = [], SHELSClassifier.add_class
+
+    def watched(self, *args):
+        told.append(self.accommodation)
+        return add(self, *args)
+
+    monkeypatch.setattr(SHELSClassifier, "add_class", watched)
+    run_stream(tiny(blobs, **settings, accommodation="replay"), Unit(0, None), tmp_path)
+    assert told == ["replay"]
+
+
+def test_limen_turns_pictures_where_that_was_found_to_help():
+    for dataset, turns, accommodation, folds in (
+        ("mnist", 4, "prototype", 2),
+        ("fashion-mnist", 4, "prototype", 4),
+        ("cifar10", 1, "replay", 5),
+    ):
+        config = RunConfig.resolve({"dataset": dataset, "preset": "small", "method": "limen"})
+        assert (config.turns, config.accommodation, config.fold_epochs) == (
+            *(turns, accommodation, folds),
+        )
+        assert RunConfig.resolve({"dataset": dataset}).turns == 1
+
+
+def _load(path):
+    from limen.shels import SHELSClassifier
+
+    return SHELSClassifier.load(path)
+
+
 def test_limen_s_record_judges_by_the_evidence_so_far():
     """Two scores; by the folds the second is perfect, so it is chosen, with the cut between."""
     won = {"won": np.ones(20, dtype=int)}
@@ -671,21 +731,45 @@ def test_limen_s_record_judges_by_the_evidence_so_far():
     folds = {
         label: {
             f"{s}/{n}": a
-            for s, part in zip(SCORES_TRIED, [bad] + [good] * 8, strict=True)
+            for s, part in zip(scores_to_try("prototype"), [bad] + [good] * 4, strict=True)
             for n, a in part.items()
         }
         for label in (0, 1)
     }
     faced = {
         f"{s}/{n}": a
-        for s, part in zip(SCORES_TRIED, [noise] + [arrays] * 8, strict=True)
+        for s, part in zip(scores_to_try("prototype"), [noise] + [arrays] * 4, strict=True)
         for n, a in part.items()
     }
-    config = RunConfig.resolve({"dataset": "mnist", "method": "limen"})
+    config = RunConfig.resolve({"dataset": "mnist", "method": "limen", "score": "chosen"})
     record = seed_record(config, 0, folds, [Step([0, 1], 2, faced)])
     limen = [v for v in record["rows"][0]["verdicts"] if v["policy"] == "limen"]
-    assert {v["score"] for v in limen} == {SCORES_TRIED[1]}
+    assert {v["score"] for v in limen} == {scores_to_try("prototype")[1]}
     assert all(1 < v["eta"] <= 3 and v["gmean"] == 1 for v in limen)
+
+
+def test_a_blend_is_the_mean_strangeness_and_the_last_score_names_the_class():
+    inf = np.inf
+    fold = {
+        "knn/known": np.array([1.0, inf, 3.0]),
+        "knn/novel": np.array([4.0]),
+        "knn/won": np.array([7]),
+        "deep-knn/known": np.array([3.0, 5.0, inf]),
+        "deep-knn/novel": np.array([8.0]),
+        "deep-knn/won": np.array([9]),
+        "seconds": np.array([1.0, 2.0]),
+    }
+    told = blended(fold)
+    assert told["known"].tolist() == [2.0, 5.0, inf]
+    assert told["novel"].tolist() == [6.0]
+    assert told["won"].tolist() == [9]
+    first = step([0.0, 2.0], [1, 1], [1.0], [1], [4.0]).arrays
+    last = step([2.0, 2.0], [1, 0], [3.0], [0], [6.0]).arrays
+    parts = (("knn", first), ("deep-knn", last))
+    told = blended({f"{s}/{n}": a for s, part in parts for n, a in part.items()})
+    assert [told[n].tolist() for n in ("train", "test", "novel")] == [[1.0, 2.0], [2.0], [5.0]]
+    assert told["train_right"].tolist() == [1, 0]
+    assert told["test_right"].tolist() == [0]
 
 
 def test_settings_that_came_later_do_not_make_an_old_run_another(blobs, tmp_path):

@@ -656,3 +656,42 @@ def test_normalisation_is_added_to_any_network():
     assert small(epochs=1, norm=True).fit(X, y).network_.config.norm
     rows = X.reshape(len(X), -1)
     assert small(config=None, epochs=1, norm=True).fit(rows, y).score(rows, y) > 0
+
+
+def test_turns_are_told_apart_and_come_back_from_a_file(tmp_path, fitted):
+    _, X, X_test, y, y_test = fitted
+    model = small(turns=4, scale=10.0).fit(X, y)
+    assert model.score(X_test, y_test) > 0.95
+    assert model.network_.turned.shape == (4, 3, 64)
+    model.save(tmp_path / "turned")
+    again = SHELSClassifier.load(tmp_path / "turned")
+    new = digits(7)[0]
+    for grown in (model, again):
+        grown.set_params(accommodation="replay", accommodation_steps=5, distillation=1.0)
+        grown.add_class(new, 7, (X, y))
+    assert again.network_.turned.shape == (5, 3, 64)
+    np.testing.assert_array_equal(again.similarity(X_test), model.similarity(X_test))
+
+
+def test_statistics_of_all_points_are_carried_on_while_the_network_stays(tmp_path, fitted):
+    _, X, X_test, y, y_test = fitted
+    model = small(accommodation="prototype").fit(X, y)
+    assert "deep-mahalanobis" in model.score_names
+    model.remember(X[:40], y[:40]).add_class(digits(7)[0], 7, (X[:40], y[:40]))
+    X_new, y_new = digits(0, 1, 2, 3, 7)[1::2]
+    model.save(tmp_path / "held")
+    for held in (model, SHELSClassifier.load(tmp_path / "held")):
+        held.set_params(score="deep-mahalanobis")
+        assert held.score(X_test, y_test) > 0.95
+        assert held.score(X_new, y_new) > 0.9
+    assert model.stored_.statistics.count == len(y) + len(digits(7)[0])
+
+
+def test_statistics_end_where_the_network_changes(fitted):
+    _, X, X_test, y, _ = fitted
+    model = small(accommodation="prototype").fit(X, y)
+    model.set_params(accommodation="replay", accommodation_steps=2)
+    model.add_class(digits(7)[0], 7, (X, y))
+    assert "deep-mahalanobis" not in model.score_names
+    with pytest.raises(ValueError, match="a network that stays as it is"):
+        model.similarity(X_test, "deep-mahalanobis")

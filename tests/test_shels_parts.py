@@ -9,7 +9,8 @@ from scipy.spatial.distance import mahalanobis as scipy_mahalanobis
 from sklearn.covariance import ledoit_wolf
 
 from limen.shels import ClassFeatures, InputFormat, NetworkConfig, SHELSNetwork
-from limen.shels.augmentation import flip, shift
+from limen.shels.augmentation import flip, shift, turn
+from limen.shels.deep_statistics import DeepStatistics
 from limen.shels.losses import (
     cosine_cross_entropy,
     depth_weights,
@@ -31,6 +32,7 @@ from limen.shels.scores import (
     mahalanobis,
     msp,
     prototype,
+    scores_to_try,
 )
 from limen.shels.training import Data, features_of, observe
 
@@ -371,6 +373,77 @@ def test_augmentations_move_and_mirror_and_nothing_else():
         places.add((int(rows[0]), int(columns[0])))
     assert {row for row, _ in places} == {6, 7, 8, 9, 10}
     assert {column for _, column in places} == {3, 4, 5, 6, 7}
+
+
+def test_turns_are_by_quarters_and_told_in_the_column():
+    x = torch.rand(200, 2, 5, 5)
+    turned, columns = turn(x, torch.arange(200) % 3, torch.Generator().manual_seed(0))
+    assert torch.equal(columns // 4, torch.arange(200) % 3)
+    assert set((columns % 4).tolist()) == {0, 1, 2, 3}
+    for before, after, quarters in zip(x, turned, columns % 4, strict=True):
+        assert torch.equal(after, torch.rot90(before, int(quarters), (1, 2)))
+
+
+def test_every_turn_of_a_class_has_a_row_the_upright_ones_among_them():
+    net = network(NetworkConfig((1, 8, 8), ((4,),), (5,), turns=4))
+    f, cosines = net(torch.rand(6, 1, 8, 8))
+    upright = torch.nn.functional.normalize(f) @ torch.nn.functional.normalize(net.rows).T
+    torch.testing.assert_close(cosines[:, ::4], upright)
+    before, turned = cosines.detach(), net.turned.detach().clone()
+    net.add_row(torch.Generator().manual_seed(1))
+    assert torch.equal(net.turned[:3], turned)
+    torch.testing.assert_close(net.cosines(f)[:, :12], before)
+    assert net.cosines(f).shape == (6, 16)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks", "turns", "message"),
+    [
+        ((1, 8, 8), ((4,),), 2, "turns must be 1 or 4, got 2"),
+        ((1, 8, 6), ((4,),), 4, "needs square images"),
+        ((9,), (), 4, "needs square images"),
+    ],
+)
+def test_turns_need_square_images(shape, blocks, turns, message):
+    with pytest.raises(ValueError, match=message):
+        NetworkConfig(shape, blocks, (5,), turns=turns)
+
+
+def test_statistics_taken_in_class_by_class_are_those_of_all_at_once():
+    rng = np.random.default_rng(0)
+    points = rng.random((90, 6)) + np.repeat(np.eye(3, 6), 30, axis=0)
+    labels = np.repeat(range(3), 30)
+    grown = DeepStatistics.of(points[:60], labels[:60], size=4).with_class(points[60:])
+    placed = points @ grown.basis
+    means = np.stack([placed[labels == c].mean(axis=0) for c in range(3)])
+    within = placed - means[labels]
+    np.testing.assert_allclose(grown.means, means, rtol=1e-6)
+    np.testing.assert_allclose(grown.scatter, within.T @ within, rtol=1e-5)
+    assert grown.count == 90
+
+
+def test_similarity_by_statistics_is_scipys_distance():
+    rng = np.random.default_rng(1)
+    points, labels = rng.random((80, 5)), np.repeat([0, 1], 40)
+    told = DeepStatistics.of(points, labels, size=5)
+    covariance = told.scatter / 80
+    covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / 5 * np.eye(5)
+    found, inverse = told.similarity(points[:4]), np.linalg.inv(covariance)
+    for i, c in np.ndindex(4, 2):
+        apart = scipy_mahalanobis(points[i] @ told.basis, told.means[c], inverse)
+        assert found[i, c] == pytest.approx(-(apart**2), rel=1e-4)
+
+
+def test_points_that_never_vary_keep_distances_finite():
+    points, labels = np.ones((8, 4)), np.repeat([0, 1], 4)
+    assert np.isfinite(DeepStatistics.of(points, labels, size=3).similarity(points)).all()
+
+
+def test_where_no_row_is_trained_no_score_looks_at_rows():
+    assert set(scores_to_try("prototype")) == {
+        *("prototype", "knn", "map-knn", "deep-knn", "deep-mahalanobis")
+    }
+    assert set(scores_to_try("replay")) == {*SCORES, "map-knn", "deep-knn"}
 
 
 def test_scale_multiplies_the_logits():

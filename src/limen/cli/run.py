@@ -76,6 +76,9 @@ def run(
     augment: Annotated[Text, typer.Option(help="shift, flip or shift-flip.")] = None,
     schedule: Annotated[Text, typer.Option(help="Of lr: constant or one-cycle.")] = None,
     norm: Annotated[bool | None, typer.Option(help="Batch normalisation.")] = None,
+    turns: Annotated[
+        Int, typer.Option(help="Quarter turns told apart in training: 1 or 4.")
+    ] = None,
     distillation: Annotated[
         Float, typer.Option(help="For replay: weight of what the network said before.")
     ] = None,
@@ -111,7 +114,7 @@ def run(
         "method": method, "scale": scale, "augment": augment, "schedule": schedule, "norm": norm,
         "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
         "accommodation_steps": accommodation_steps, "memory": memory,
-        "distillation": distillation, "rule": rule, "memory_choice": memory_choice,
+        "distillation": distillation, "turns": turns, "rule": rule, "memory_choice": memory_choice,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
     how: dict[str, Any] = {

@@ -40,6 +40,31 @@ def view(arrays: Arrays, score: str) -> Arrays:
     return named or arrays
 
 
+def blended(arrays: Arrays) -> Arrays:
+    """What all recorded scores make of it together: their mean strangeness.
+
+    The class is the one that the last score names, which looks at most: at features and maps, and
+    where the network stays as it is, at all points ever learnt. Where a score has a class wrong and
+    is infinite, the others tell how strange the point is.
+    """
+    names = list(dict.fromkeys(name.partition("/")[0] for name in arrays if "/" in name))
+    parts = [view(arrays, name) for name in names]
+    named = parts[-1]
+    if "known" in named:  # of a model without one class
+        known = np.stack([part["known"] for part in parts])
+        right, finite = np.isfinite(named["known"]), np.isfinite(known)
+        total = np.where(finite, known, 0).sum(axis=0)
+        known = np.divide(total, finite.sum(axis=0), out=np.full(len(right), np.inf), where=right)
+        return {"known": known, "novel": _mean(parts, "novel"), "won": named["won"]}
+    told = {name: _mean(parts, name) for name in ("train", "test", "novel")}
+    return {**told, **{n: named[n] for n in ("train_right", "test_right", "confusion")}}
+
+
+def _mean(parts: list[Arrays], name: str) -> NDArray[Any]:
+    mean: NDArray[Any] = np.mean([part[name] for part in parts], axis=0)
+    return mean
+
+
 class Looks:
     """Similarities of several sets of inputs, by one score after the other, looked at once.
 

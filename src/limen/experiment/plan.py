@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from limen.datasets import NAMES, Dataset, DatasetError, load, read
 from limen.datasets.shapes import bring_to
-from limen.experiment.config import CHOSEN, RunConfig
-from limen.shels.scores import DEEP_SCORES, SCORES
-
-SCORES_TRIED = (*SCORES, *DEEP_SCORES)
+from limen.experiment.config import BLEND, CHOSEN, RunConfig
+from limen.shels.scores import scores_to_try
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,8 @@ def steps_of(config: RunConfig, data: Dataset, unit: Unit) -> int:
         others = [label for label in known if label != unit.held_out]
         return steps(int(trained[others].sum()), config.fold_epochs or config.epochs)
     total = steps(int(trained[known].sum()), config.epochs)
+    if config.accommodation == "prototype":
+        return total
     for met, label in enumerate(coming[:-1], start=len(known) + 1):
         replays = config.accommodation == "replay"
         if replays and config.accommodation_steps:
@@ -86,7 +86,9 @@ def usual_rows(config: RunConfig, unit: Unit, data: Dataset, label: int) -> NDAr
 
 def scores_of(config: RunConfig) -> tuple[str, ...]:
     """The scores whose strangeness is recorded."""
-    return SCORES_TRIED if config.score == CHOSEN else (config.score,)
+    if config.score in (CHOSEN, BLEND):
+        return scores_to_try(config.accommodation)
+    return (config.score,)
 
 
 @functools.lru_cache(maxsize=2)

@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from limen.alarm import NoveltyAlarm
 from limen.continual import ContinualEta
-from limen.experiment.config import CHOSEN, OBJECTIVES, RunConfig
-from limen.experiment.judging import Arrays, Step, view
+from limen.experiment.config import BLEND, CHOSEN, OBJECTIVES, RunConfig
+from limen.experiment.judging import Arrays, Step, blended, view
 from limen.experiment.plan import scores_of
 from limen.selection import COMBINATIONS, Evidence, Selection, select
 from limen.threshold import EtaChoice, search_eta
@@ -57,11 +57,11 @@ def _limen_record(
     config: RunConfig, seed: int, folds: Mapping[int, Arrays], steps: Sequence[Step]
 ) -> Record:
     """The same with the score chosen too, anew before every step, for each objective."""
-    scores = scores_of(config)
+    scores = (*scores_of(config), BLEND) if config.score == BLEND else scores_of(config)
     rules = tuple(COMBINATIONS) if config.rule == CHOSEN else (config.rule,)
-    by_score = {s: {label: view(a, s) for label, a in folds.items()} for s in scores}
+    by_score = {s: {label: _seen(a, s) for label, a in folds.items()} for s in scores}
     choices = {s: _fold_choices(seen) for s, seen in by_score.items()}
-    views = {s: [replace(step, arrays=view(step.arrays, s)) for step in steps] for s in scores}
+    views = {s: [replace(step, arrays=_seen(step.arrays, s)) for step in steps] for s in scores}
     found = {s: [_choices(step) for step in views[s]] for s in scores}
     evidence = {
         (name, s): [
@@ -76,6 +76,9 @@ def _limen_record(
         verdicts, chosen = [], {}
         for name in OBJECTIVES:
             best = select({s: evidence[name, s] for s in scores}, name, rules)
+            if config.score == BLEND:  # whatever the others expect of themselves
+                blend = select({BLEND: evidence[name, BLEND]}, name, rules)
+                best = replace(blend, table=best.table)
             chosen[name] = best
             arrays = views[best.score][i].arrays
             ours = _ours(name, choices[best.score], found[best.score], views[best.score])[i]
@@ -96,6 +99,10 @@ def _limen_record(
         row = _row(config, seed, step, shown, verdicts, best.eta)
         rows.append({**row, "selection": _expectations(best)})
     return {"seed": seed, "folds": facts, "rows": rows}
+
+
+def _seen(arrays: Arrays, score: str) -> Arrays:
+    return blended(arrays) if score == BLEND else view(arrays, score)
 
 
 def _expectations(best: Selection) -> Record:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from limen.datasets import Dataset
 from limen.exemplars import pick
-from limen.experiment.config import CHOSEN, RunConfig
+from limen.experiment.config import BLEND, CHOSEN, RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
 from limen.experiment.judging import Arrays, Looks, Step, judge_held_out, judge_step
 from limen.experiment.plan import (
@@ -42,10 +42,13 @@ _NETWORKS = {
     **{"svhn": "cifar10", "gtsrb": "cifar10"},
 }
 # Settings that SHELS takes as they are.
-_TRAINING = (
-    *("lr", "batch_size", "alpha", "beta", "scale", "augment", "schedule", "norm"),
-    "distillation",
+_LESSON = (
     *("accommodation", "accommodation_epochs", "accommodation_steps", "accommodation_lr"),
+    *("beta", "distillation"),
+)
+_TRAINING = (
+    *("lr", "batch_size", "alpha", "scale", "augment", "schedule", "norm", "turns"),
+    *_LESSON,
 )
 
 
@@ -69,7 +72,7 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool 
         else:
             model = _network(config, unit, pulse).fit(X[rows], y[rows])
             inputs["usual"] = X[usual]
-        if config.memory:
+        if _compares(config):
             _compare_with(model, data, Memory().taking_in(others, model, config, unit, data))
         arrays = judge_held_out(Looks(model, scores, seen, **inputs), model.classes_, y[usual])
     if path is not None and keep_model:
@@ -122,6 +125,11 @@ def _unit_features(model: Any, X: Any, strategy: str) -> NDArray[Any]:
     features = model.features(X)
     unit: NDArray[Any] = features / np.maximum(np.linalg.norm(features, axis=1)[:, None], 1e-12)
     return unit
+
+
+def _compares(config: RunConfig) -> bool:
+    """Whether scores may look at what is kept, be it little or everything."""
+    return bool(config.memory) or config.score in (CHOSEN, BLEND)
 
 
 def _compare_with(model: Any, data: Dataset, memory: Memory) -> None:
@@ -189,7 +197,7 @@ class _Models:
                 model = self._learn(before, steps[-1]) if before else self._start(first)
                 self.history = model.history_[seen:]
             self.memory = self._taking_in(model)
-            if self.config.memory:
+            if _compares(self.config):
                 _compare_with(model, self.data, self.memory)
             if path is not None and kept is not None:
                 self.memory.write(kept)  # first: a model that is there has its memory
@@ -220,7 +228,8 @@ class _Models:
             rows = _rows_of(model.classes_.tolist(), self.memory.replay.__getitem__)
             memory = (X[rows], y[rows])
         assert step.next is not None
-        model.set_params(progress=self.pulse)
+        # A model taken over from another run may have been told to learn otherwise.
+        model.set_params(progress=self.pulse, **{n: getattr(self.config, n) for n in _LESSON})
         return model.add_class(X[self._training([step.next])], step.next, memory)
 
 
@@ -269,7 +278,7 @@ def _network(config: RunConfig, unit: Unit, pulse: Pulse) -> Any:
     return SHELSClassifier(
         _NETWORKS.get(config.dataset),
         epochs=folded or config.epochs,
-        score="dot" if config.score == CHOSEN else config.score,
+        score="dot" if config.score in (CHOSEN, BLEND) else config.score,
         **{name: getattr(config, name) for name in _TRAINING},
         device="cpu",
         threads=1,

@@ -112,7 +112,7 @@ def by_replay(lesson: Lesson) -> list[Event]:
 
     def compare(x: Tensor, cosines: Tensor) -> Tensor:
         with torch.no_grad():
-            old = before(x)[1][:, :-1]  # but for the fresh row
+            old = before(x)[1][:, : -lesson.network.config.turns]  # but for the fresh rows
         return lesson.distillation * distillation(cosines, old, lesson.scale)
 
     return _train(lesson, data, penalty, draw, compare)

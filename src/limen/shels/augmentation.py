@@ -1,4 +1,4 @@
-"""Training images seen from elsewhere: small shifts and mirror images, anew for every batch."""
+"""Training images seen from elsewhere: shifts, mirror images, turns, anew for every batch."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ def flip(x: Tensor, generator: torch.Generator) -> Tensor:
 def shift_flip(x: Tensor, generator: torch.Generator) -> Tensor:
     """Both."""
     return shift(flip(x, generator), generator)
+
+
+def turn(x: Tensor, columns: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Each image (n, C, S, S) turned by 0 to 3 quarters, and the column of class and turn, (n,).
+
+    A network that must tell the turns of a class apart looks at shapes it could do without to tell
+    the classes: what it needs when a new one comes. Lee et al., "Self-supervised Label Augmentation
+    via Input Transformations", 2020; Zhu et al., "Prototype Augmentation and Self-Supervision for
+    Incremental Learning", 2021.
+    """
+    quarters = torch.randint(0, 4, (len(x),), generator=generator).to(x.device)
+    turned = x.clone()
+    for count in (1, 2, 3):
+        mine = quarters == count
+        turned[mine] = torch.rot90(x[mine], count, (2, 3))
+    return turned, 4 * columns + quarters
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {

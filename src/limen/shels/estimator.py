@@ -23,10 +23,19 @@ from limen.progress import Progress, reporting
 from limen.shels import files
 from limen.shels.accommodation import ACCOMMODATIONS, Accommodation, Lesson
 from limen.shels.augmentation import AUGMENTATIONS
+from limen.shels.deep_statistics import DeepStatistics
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import group_sparsity
 from limen.shels.network import PRESETS, NetworkConfig, SHELSNetwork
-from limen.shels.scores import DEEP_SCORES, SCORES, ClassFeatures, Embedding, Floats, Score
+from limen.shels.scores import (
+    DEEP_SCORES,
+    SCORES,
+    ClassFeatures,
+    Embedding,
+    Floats,
+    Score,
+    scores_to_try,
+)
 from limen.shels.settings import (
     EPOCHS_FOR_A_NEW_CLASS,
     SCHEDULES,
@@ -79,9 +88,12 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         nearly nothing in the rest.
     norm : bool, default=False
         Batch normalisation after every convolution, whatever `config` says.
+    turns : {1, 4}, default=1
+        With 4, training turns square images by quarters and tells the turns of a class apart.
     accommodation : {"soft-freeze", "replay", "prototype"} or callable, default="soft-freeze"
         How a new class is learnt: SHELS; fine-tuning with stored examples, class-balanced; a row
-        that points to the class's mean, without training. Or a function of a `limen.shels.Lesson`.
+        that points to the class's mean, without training, and statistics of all points carried
+        on. Or a function of a `limen.shels.Lesson`.
     accommodation_epochs : int, optional
         Default: 8 for soft freezing, 2 for replay.
     accommodation_steps : int, optional
@@ -90,8 +102,9 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         Default: ``lr / 2`` for soft freezing (``lr / 10`` with ``config="mnist"``), `lr` otherwise.
     score : str or callable, default="dot"
         What `similarity` returns: ``"dot"`` (the paper's), ``"cosine"``, ``"prototype"``,
-        ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, ``"map-knn"``, ``"deep-knn"``, or a
-        function of (features, rows, stored) that gives one column per class.
+        ``"mahalanobis"``, ``"knn"``, ``"energy"``, ``"msp"``, ``"map-knn"``, ``"deep-knn"``, with
+        ``accommodation="prototype"`` also ``"deep-mahalanobis"``, or a function of (features,
+        rows, stored) that gives one column per class.
     device : str, default="auto"
         Where torch computes: ``"auto"`` takes a GPU if there is one.
     threads : int, optional
@@ -114,7 +127,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
     activities_ : list of tensor
         How active each node of each hidden layer is on what was learnt.
     stored_ : ClassFeatures
-        Features and maps of up to 200 examples of each class.
+        Features and maps of up to 200 examples of each class, and perhaps statistics of all.
 
     Examples
     --------
@@ -153,6 +166,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         augment: str | None = None,
         schedule: str = "constant",
         norm: bool = False,
+        turns: int = 1,
         accommodation: str | Accommodation = "soft-freeze",
         accommodation_epochs: int | None = None,
         accommodation_steps: int | None = None,
@@ -174,6 +188,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.schedule = schedule
         self.norm = norm
+        self.turns = turns
         self.accommodation = accommodation
         self.accommodation_epochs = accommodation_epochs
         self.accommodation_steps = accommodation_steps
@@ -242,6 +257,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         config = expected or _config_for(format_)
         if self.norm:
             config = replace(config, norm=True)
+        if self.turns != 1:
+            config = replace(config, turns=self.turns)
         generator = torch.Generator().manual_seed(self._seed())
         data = Data(format_.tensor(X), torch.from_numpy(columns), format_)
         with thread_count(self.threads), reporting(self.progress) as report:
@@ -261,13 +278,17 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 schedule=self.schedule,
             )
             features, activities = observe(network, data)
-            picked = _picked(data, generator)
+            stored = _stored(network, data, _picked(data, generator))
+            if self.accommodation == "prototype":
+                points = embedding_of(network, data.inputs, format_).side_by_side()
+                told = DeepStatistics.of(points, columns, network.rows.shape[1])
+                stored = replace(stored, statistics=told)
         self.__dict__.update(
             classes_=classes,
             n_features_in_=X.shape[1],
             network_=network,
             activities_=activities,
-            stored_=_stored(network, data, picked),
+            stored_=stored,
             input_format_=format_,
             history_=history,
             _generator_state=generator.get_state(),
@@ -324,11 +345,15 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             stored = _stored(network, new, _picked(new, generator))
             if old is not None:
                 stored = _stored(network, old, _picked(old, generator)).append(stored)
+            stored = replace(self.stored_.refreshed(stored), statistics=None)
+            if self.accommodation == "prototype" and self.stored_.statistics is not None:
+                points = embedding_of(network, new.inputs, new.format).side_by_side()
+                stored = replace(stored, statistics=self.stored_.statistics.with_class(points))
         self.__dict__.update(
             classes_=np.append(self.classes_, np.asarray([label])),
             network_=network,
             activities_=[a + b for a, b in zip(self.activities_, added, strict=True)],
-            stored_=self.stored_.refreshed(stored),
+            stored_=stored,
             history_=[*self.history_, *history],
             _generator_state=generator.get_state(),
         )
@@ -346,7 +371,8 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         if missing:
             raise ValueError(f"no example of {self.classes_[sorted(missing)].tolist()}")
         with thread_count(self.threads):
-            self.stored_ = _stored(self.network_, data, torch.arange(len(data)))
+            stored = _stored(self.network_, data, torch.arange(len(data)))
+        self.stored_ = replace(stored, statistics=self.stored_.statistics)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: ARG002
@@ -403,13 +429,18 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """The scores `similarities` can give: all, or none where `score` is a function."""
-        return () if callable(self.score_function) else _SCORE_NAMES
+        """The scores to choose from; none where `score` is a function."""
+        if callable(self.score_function):
+            return ()
+        stored = getattr(self, "stored_", None)
+        changes = stored is not None and stored.statistics is None
+        return scores_to_try("replay" if changes else str(self.accommodation))
 
-    def similarities(self, X: Any, names: Sequence[str] = _SCORE_NAMES) -> dict[str, Floats]:
-        """`similarity` by several scores, from one look at X."""
+    def similarities(self, X: Any, names: Sequence[str] | None = None) -> dict[str, Floats]:
+        """`similarity` by several scores, or by all to choose from, from one look at X."""
         looked = self.embedding(X)
-        return {name: self.similarity_of_features(looked, name) for name in names}
+        wanted = self.score_names if names is None else names
+        return {name: self.similarity_of_features(looked, name) for name in wanted}
 
     def similarity_of_features(
         self, features: Floats | Embedding, score: str | Score | None = None

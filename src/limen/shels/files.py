@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from limen.shels.deep_statistics import DeepStatistics
 from limen.shels.inputs import InputFormat
 from limen.shels.network import NetworkConfig, SHELSNetwork
 from limen.shels.scores import ClassFeatures
@@ -42,6 +43,10 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays["stored.features"] = model.stored_.features
     arrays["stored.labels"] = model.stored_.labels
     arrays["stored.maps"] = model.stored_.maps
+    if model.stored_.statistics is not None:
+        arrays |= {
+            f"statistics.{name}": part for name, part in vars(model.stored_.statistics).items()
+        }
     arrays["generator"] = model._generator_state.numpy()
     return facts, arrays
 
@@ -84,10 +89,13 @@ def from_parts(build: Any, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
 
 
 def _stored(arrays: Mapping[str, NDArray[Any]]) -> ClassFeatures:
-    parts = (arrays["stored.features"], arrays["stored.labels"])
-    # Files written before there were maps have none.
-    maps = arrays.get("stored.maps")
-    return ClassFeatures(*parts) if maps is None else ClassFeatures(*parts, maps)
+    # Files written before there were maps, or statistics, have none.
+    maps = arrays.get("stored.maps", np.empty((0, 0), dtype=np.float32))
+    told = None
+    if "statistics.count" in arrays:
+        names = [field.name for field in fields(DeepStatistics)]
+        told = DeepStatistics(*(arrays[f"statistics.{name}"] for name in names))
+    return ClassFeatures(arrays["stored.features"], arrays["stored.labels"], maps, told)
 
 
 def _check(model: Any) -> None:
@@ -100,12 +108,25 @@ def _check(model: Any) -> None:
         raise ValueError("stored features must be as many as their labels, and as long as a row")
     if len(stored.maps) not in (0, len(stored.labels)) or stored.maps.ndim != 2:
         raise ValueError("stored maps must be as many as their labels")
+    if stored.statistics is not None:
+        width = stored.features.shape[1] + stored.maps.shape[1]
+        _check_statistics(stored.statistics, width, len(classes))
     if set(stored.labels.tolist()) != set(range(len(classes))):
         raise ValueError("there must be stored features of every class")
     if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
         raise ValueError("classes must be distinct labels")
     if model.input_format_.shape != network.config.input_shape:
         raise ValueError("inputs and network must have one shape")
+
+
+def _check_statistics(told: DeepStatistics, width: int, classes: int) -> None:
+    size = len(told.scatter)
+    shapes = [part.shape for part in (told.basis, told.means, told.scatter)]
+    if shapes != [(width, size), (classes, size), (size, size)] or told.count.size != 1:
+        raise ValueError("statistics must fit features and maps, with a mean for every class")
+    parts = (told.basis, told.means, told.scatter)
+    if not all(np.isfinite(part).all() for part in parts) or told.count.min() < 1:
+        raise ValueError("statistics must be finite numbers of at least 1 point")
 
 
 def generator_from(state: torch.Tensor) -> torch.Generator:
@@ -122,4 +143,5 @@ def _config(state: Mapping[str, Any]) -> NetworkConfig:
         tuple(state["hidden"]),
         float(state["dropout"]),
         bool(state.get("norm", False)),
+        int(state.get("turns", 1)),
     )

@@ -34,6 +34,9 @@ class NetworkConfig:
         Share of activations dropped in training after each of the first two poolings.
     norm : bool
         Batch normalisation after every convolution. Not in the paper.
+    turns : int
+        Quarter turns of a picture that training tells apart, 1 or 4: with 4 every class has a row
+        for each. Scores know the upright rows only. Not in the paper.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class NetworkConfig:
     hidden: tuple[int, ...] = (256,)
     dropout: float = 0.0
     norm: bool = False
+    turns: int = 1
 
     def __post_init__(self) -> None:
         sizes = [*self.input_shape, *self.hidden, *(out for block in self.blocks for out in block)]
@@ -58,6 +62,10 @@ class NetworkConfig:
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
+        if self.turns not in (1, 4):
+            raise ValueError(f"turns must be 1 or 4, got {self.turns!r}")
+        if self.turns == 4 and (not self.blocks or len(set(self.input_shape[1:])) > 1):
+            raise ValueError(f"turns=4 needs square images, got input_shape {self.input_shape}")
 
     @classmethod
     def for_shape(cls, channels: int, height: int, width: int) -> Self:
@@ -118,6 +126,8 @@ class SHELSNetwork(nn.Module):
             self.linears.append(nn.Linear(width, out, device="meta", dtype=torch.float32))
             width = out
         self.rows = nn.Parameter(torch.empty(n_classes, width, device="meta", dtype=torch.float32))
+        turned = torch.empty(n_classes, config.turns - 1, width, device="meta", dtype=torch.float32)
+        self.turned = nn.Parameter(turned) if config.turns > 1 else None
         if generator is not None:
             self._draw(generator)
 
@@ -131,10 +141,12 @@ class SHELSNetwork(nn.Module):
         for norm in self.norms:
             assert isinstance(norm, _Norm)
             norm.reset()
+        if self.turned is not None:
+            nn.init.xavier_uniform_(self.turned.flatten(0, 1), generator=generator)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Features (n, d) and cosines (n, C) of x (n, C, H, W) or (n, F).
+        """Features (n, d) and cosines (n, C * turns) of x (n, C, H, W) or (n, F).
 
         Dropout and batch statistics act only where a `generator` is given, as in training.
         """
@@ -169,7 +181,11 @@ class SHELSNetwork(nn.Module):
         return activations[max(len(activations) - 2, 0)].flatten(1)
 
     def cosines(self, features: Tensor) -> Tensor:
-        return functional.linear(functional.normalize(features), functional.normalize(self.rows))
+        """With every row: class by class, and of each class the upright one first."""
+        rows: Tensor = self.rows
+        if self.turned is not None:
+            rows = torch.cat([rows[:, None], self.turned], dim=1).flatten(0, 1)
+        return functional.linear(functional.normalize(features), functional.normalize(rows))
 
     def weights(self) -> list[Tensor]:
         """Weights of every layer, first to last; the class rows are the last."""
@@ -182,11 +198,14 @@ class SHELSNetwork(nn.Module):
     @torch.no_grad()
     def add_row(self, generator: torch.Generator) -> None:
         """One more class, its row drawn as at the start."""
-        row = torch.empty(1, self.rows.shape[1], dtype=torch.float32)
+        drawn = torch.empty(1, self.config.turns, self.rows.shape[1], dtype=torch.float32)
         # Xavier's bound depends on the number of rows the layer has once the class is in.
         bound = math.sqrt(6 / (self.rows.shape[0] + 1 + self.rows.shape[1]))
-        nn.init.uniform_(row, -bound, bound, generator=generator)
-        self.rows = nn.Parameter(torch.cat([self.rows, row.to(self.rows.device)]))
+        nn.init.uniform_(drawn, -bound, bound, generator=generator)
+        drawn = drawn.to(self.rows.device)
+        self.rows = nn.Parameter(torch.cat([self.rows, drawn[:, 0]]))
+        if self.turned is not None:
+            self.turned = nn.Parameter(torch.cat([self.turned, drawn[:, 1:]]))
 
 
 class _Norm(nn.Module):

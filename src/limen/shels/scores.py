@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from limen.shels.deep_statistics import DeepStatistics
+
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
 _CHUNK = 2048
@@ -28,6 +30,10 @@ class Embedding(NamedTuple):
     features: Floats
     maps: Floats
 
+    def side_by_side(self) -> Floats:
+        """Features and maps, each of length one, (n, d + D)."""
+        return np.hstack([_unit(self.features), _unit(self.maps)])
+
 
 @dataclass(frozen=True)
 class ClassFeatures:
@@ -40,11 +46,14 @@ class ClassFeatures:
         Column of the class, 0 to C - 1.
     maps : ndarray (m, D)
         Of the same examples; see `Embedding`. Of length 0 where there are none.
+    statistics : DeepStatistics, optional
+        Of all points that were ever learnt, where the network stays as it is.
     """
 
     features: Floats
     labels: NDArray[np.intp]
     maps: Floats = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+    statistics: DeepStatistics | None = None
 
     def means(self) -> Floats:
         """Mean feature of each class, (C, d)."""
@@ -60,10 +69,12 @@ class ClassFeatures:
         """Those of `other`, and of the classes it lacks the present ones."""
         kept = ~np.isin(self.labels, other.labels)
         maps = self.maps[kept] if len(self.maps) else self.maps
-        return ClassFeatures(self.features[kept], self.labels[kept], maps).append(other)
+        mine = ClassFeatures(self.features[kept], self.labels[kept], maps, self.statistics)
+        return mine.append(other)
 
     def copy(self) -> ClassFeatures:
-        return ClassFeatures(self.features.copy(), self.labels.copy(), self.maps.copy())
+        parts = (self.features.copy(), self.labels.copy(), self.maps.copy())
+        return ClassFeatures(*parts, self.statistics)
 
     def append(self, other: ClassFeatures) -> ClassFeatures:
         both = len(self.maps) == len(self.labels) and len(other.maps) == len(other.labels)
@@ -71,6 +82,7 @@ class ClassFeatures:
             np.concatenate([self.features, other.features]),
             np.concatenate([self.labels, other.labels]),
             np.concatenate([self.maps, other.maps]) if both else np.empty((0, 0), np.float32),
+            self.statistics,
         )
 
 
@@ -137,9 +149,23 @@ def deep_knn(
     embedding: Embedding, rows: Floats, stored: ClassFeatures, k: int | None = None
 ) -> Floats:
     """`knn` on features and maps side by side, each of length one: the mean of both cosines."""
-    points = np.hstack([_unit(embedding.features), _unit(embedding.maps)])
-    examples = np.hstack([_unit(stored.features), _unit(stored.maps)])
+    points = embedding.side_by_side()
+    examples = Embedding(stored.features, stored.maps).side_by_side()
     return _nearest(points, examples, stored.labels, len(rows), k) / 2
+
+
+def deep_mahalanobis(embedding: Embedding, rows: Floats, stored: ClassFeatures) -> Floats:  # noqa: ARG001
+    """`mahalanobis` on features and maps side by side, by statistics of all points ever learnt.
+
+    Hayes, Kanan, "Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis",
+    2020.
+    """
+    if stored.statistics is None:
+        raise ValueError(
+            "score='deep-mahalanobis' needs a network that stays as it is: fit with "
+            "accommodation='prototype'"
+        )
+    return stored.statistics.similarity(embedding.side_by_side())
 
 
 def _nearest(
@@ -195,7 +221,22 @@ SCORES: Mapping[str, Score] = {
 
 
 # These look below the features as well.
-DEEP_SCORES: Mapping[str, DeepScore] = {"map-knn": map_knn, "deep-knn": deep_knn}
+DEEP_SCORES: Mapping[str, DeepScore] = {
+    "map-knn": map_knn,
+    "deep-knn": deep_knn,
+    "deep-mahalanobis": deep_mahalanobis,
+}
+
+
+def scores_to_try(accommodation: str) -> tuple[str, ...]:
+    """Names of the scores to choose from, given how new classes are learnt.
+
+    A row that was never trained next to the others is no match for them, so with ``"prototype"``
+    only scores that do without rows are tried, and statistics of all points are to be had.
+    """
+    if accommodation == "prototype":
+        return ("prototype", "knn", *DEEP_SCORES)
+    return (*SCORES, "map-knn", "deep-knn")
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limen.shels.augmentation import AUGMENTATIONS
+from limen.shels.augmentation import AUGMENTATIONS, turn
 from limen.shels.inputs import InputFormat
 from limen.shels.losses import cosine_cross_entropy, node_activity
 from limen.shels.network import SHELSNetwork
@@ -87,6 +87,8 @@ def train(
             x, target = (part.to(device) for part in data.batch(index))
             if augment is not None:
                 x = AUGMENTATIONS[augment](x, generator)
+            if network.config.turns > 1:
+                x, target = turn(x, target, generator)
             _, cosines = network(x, generator)
             loss = cosine_cross_entropy(cosines, target, scale) + penalty()
             if compare is not None:
