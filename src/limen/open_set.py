@@ -88,10 +88,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         wrong for models that score their own training points perfectly, such as forests.
     calibration_size : float, default=0.2
         Share of every class kept out of training with ``calibration="holdout"``.
-    rule : {"halving", "mean", "median", "consensus"}, optional
+    rule : {"halving", "mean", "median", "consensus", "robust"}, optional
         How evidence makes one cut: half way to each discovery in turn (the paper's), the mean or
-        the median of all cuts, or the cut that is best for all classes together. Default: chosen
-        by `method`.
+        the median of all cuts, the cut that is best for all classes together, or for classes like
+        these. Default: chosen by `method`.
     fold_params : dict, optional
         Parameters of `estimator` for the trainings with a class held out, such as fewer epochs:
         eta is in units of the spread, so that a cheaper model often tells as much.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ AnyObjective: TypeAlias = str | Objective | ObjectiveFunction
 Combine: TypeAlias = Callable[[Sequence["Evidence"], AnyObjective], float]
 
 _POINTS = 400  # of a curve
+_SHIFTS = [NormalDist().inv_cdf((place + 0.5) / 7) for place in range(7)]  # in deviations
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ class Evidence:
         """
         return weigh(known, novel, objective, **facts)[0]
 
-    def value(self, eta: Any, objective: AnyObjective) -> Any:
-        """The objective at one or many cuts."""
-        known, novel = self.accuracies(eta)
+    def value(self, eta: Any, objective: AnyObjective, shift: float = 0.0) -> Any:
+        """The objective at one or many cuts, were the class stranger by `shift` than it is."""
+        known, novel = self.accuracies(eta)[0], self.accuracies(eta - shift)[1]
         resolved = resolve_objective(objective)
         function = resolved.function(self.share) if resolved is not None else objective
         assert callable(function)
@@ -160,8 +162,23 @@ def consensus(evidence: Sequence[Evidence], objective: AnyObjective) -> float:
     A piece with a flat optimum hardly cares and has little say; one with a sharp optimum has much.
     """
     cuts = np.unique(np.concatenate([piece.cuts for piece in evidence]))
-    total = np.sum([piece.value(cuts, objective) for piece in evidence], axis=0)
-    best = np.flatnonzero(total >= total.max() - 1e-12 * abs(total.max()))
+    return _best(cuts, np.sum([piece.value(cuts, objective) for piece in evidence], axis=0))
+
+
+def robust(evidence: Sequence[Evidence], objective: AnyObjective) -> float:
+    """As consensus, but for classes like these rather than for these very ones.
+
+    A class to come may lie nearer to the known ones than those met, or farther: each piece stands
+    for classes whose strangeness is shifted by about one deviation, as a normal distribution is.
+    """
+    cuts = np.unique(np.concatenate([piece.cuts for piece in evidence]))
+    values = [piece.value(cuts, objective, shift) for piece in evidence for shift in _SHIFTS]
+    return _best(cuts, np.sum(values, axis=0))
+
+
+def _best(cuts: Floats, values: Floats) -> float:
+    """The middle of the best cuts, or the first where they do not lie together."""
+    best = np.flatnonzero(values >= values.max() - 1e-12 * abs(values.max()))
     return float((cuts[best[0]] + cuts[best[-1]]) / 2) if _unbroken(best) else float(cuts[best[0]])
 
 
@@ -170,6 +187,7 @@ COMBINATIONS: Mapping[str, Combine] = {
     "mean": mean,
     "median": median,
     "consensus": consensus,
+    "robust": robust,
 }
 
 
@@ -204,7 +222,7 @@ def combine(
     ----------
     evidence : sequence of Evidence
         In the order in which it came.
-    rule : {"halving", "mean", "median", "consensus"}
+    rule : {"halving", "mean", "median", "consensus", "robust"}
     objective : str, objective or callable
 
     Examples
