@@ -17,6 +17,7 @@ from limen.experiment.config import RunConfig
 from limen.experiment.plan import data_of, steps_of, units_of
 from limen.experiment.records import Run, frame, load_run
 from limen.experiment.tables import markdown
+from limen.selection import COMBINATIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, TABLES, IMAGES = ROOT / "results", ROOT / "docs" / "tables", ROOT / "docs" / "images"
@@ -57,7 +58,7 @@ def paper_steps(dataset: str, preset: str) -> int:
 
 
 def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    lines, first = [], pd.read_csv(RESULTS / "first-version.csv")
+    lines, versions = [], pd.read_csv(RESULTS / "versions.csv")
     for name, run in runs.items():
         dataset, preset = run.config["dataset"], run.config["preset"]
         limen, cheating = means(run, "limen"), means(run, "cheating")
@@ -65,6 +66,7 @@ def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataF
         ours = percent(means(theirs, "ours")["gmean"]) if theirs else ""
         wanted = " / ".join(str(t) for t in TARGETS[dataset]) if preset == "small" else ""
         study = studies.get(dataset) if preset == "small" else None
+        before = versions[versions["dataset"] == dataset].groupby("version")["gmean"].mean()
         everything = math.nan
         if study is not None:
             kept = study[study["variant"] == "6: everything kept"]
@@ -75,7 +77,7 @@ def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataF
                 "run": name,
                 "seeds": str(len(run.seeds)),
                 "paper's recipe, `ours`": ours,
-                "first version": percent(first[first["dataset"] == dataset]["gmean"].mean())
+                "earlier versions": ", ".join(percent(g) for g in before)
                 if preset == "small"
                 else "",
                 "`limen` G-mean": f"**{percent(limen['gmean'])}**",
@@ -95,7 +97,7 @@ def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataF
 
 def headline(whole: pd.DataFrame) -> pd.DataFrame:
     """What the README shows of the overview."""
-    first = whole[whole["first version"] != ""]
+    small = whole[whole["earlier versions"] != ""]
     names = {
         "run": "five classes known, five discovered",
         "paper's recipe, `ours`": "the paper's recipe",
@@ -103,7 +105,7 @@ def headline(whole: pd.DataFrame) -> pd.DataFrame:
         "`limen` G-mean": "limen",
         "steps": "training steps, of the paper's",
     }
-    return first[[*names]].rename(columns=names)
+    return small[[*names]].rename(columns=names)
 
 
 def by_row(runs: dict[str, Run]) -> pd.DataFrame:
@@ -245,15 +247,22 @@ def development() -> pd.DataFrame:
 def choosing() -> pd.DataFrame:
     """How well each score and rule do for a held-out class that had no part in it."""
     found = pd.read_csv(RESULTS / "rules.csv")
-    table = found.groupby(["run", "score", "rule"], sort=False)["gmean"].mean().unstack(sort=False)
+    table = (
+        found.groupby(["dataset", "score", "rule"], sort=False)["gmean"].mean().unstack(sort=False)
+    )
+    seeds = found.groupby("dataset")["seed"].nunique()
+    columns = [*(r for r in table.columns if r not in ("eta = 1", "best")), "eta = 1", "best"]
     return pd.DataFrame(
         [
             {
-                "run": SETS[str(run).removesuffix("-limen")],
+                "set, seeds": f"{SETS[str(dataset)]}, {seeds[dataset]}",
                 "score": f"`{score}`",
-                **{f"rule `{rule}`": percent(value) for rule, value in row.items()},
+                **{
+                    f"`{rule}`" if rule in COMBINATIONS else rule: percent(row[rule])
+                    for rule in columns
+                },
             }
-            for (run, score), row in zip(table.index, table.to_dict("records"), strict=True)
+            for (dataset, score), row in zip(table.index, table.to_dict("records"), strict=True)
         ]
     )
 

@@ -3,7 +3,8 @@
 python examples/study.py mnist --seeds 1
 
 Every variant is a run of its own under runs/study/, which goes on where it stopped; models that a
-variant does not change are taken over from the run of the full method. The figures go to
+variant does not change are taken over from the run of the full method (results/DATASET-limen, if it
+was run with --keep-models). The figures go to
 results/study-DATASET.csv, one line for each step of each variant and seed; examples/method.py makes
 tables and pictures of them.
 """
@@ -56,17 +57,15 @@ def variants(config: RunConfig) -> list[Variant]:
             {"accommodation": "soft-freeze"},
             [*FOLD_MODELS, *BASE, "memory-5.npz"],
         ),
-        Variant("ablation", "1: score chosen", {"score": "chosen"}, FOLDS + STREAM),
-        Variant(
-            "ablation", "1 and 4: chosen", {"score": "chosen", "rule": "chosen"}, FOLDS + STREAM
-        ),
-        Variant("ablation", "4: rule chosen", {"rule": "chosen"}, FOLDS + STREAM),
         Variant("ablation", "4: halving", {"rule": "halving"}, FOLDS + STREAM),
+        Variant("ablation", "4: consensus", {"rule": "consensus"}, FOLDS + STREAM),
+        Variant("ablation", "4: rule chosen", {"rule": "chosen"}, FOLDS + STREAM),
         Variant("ablation", "5: folds at full cost", {"fold_epochs": full}, STREAM),
         Variant("ablation", "6: everything kept", {"memory": 0}, FOLD_MODELS + models),
     ]
     if config.turns > 1:
         ablation += [
+            Variant("ablation", "1: score chosen", {"score": "chosen"}, FOLDS + STREAM),
             Variant(
                 "ablation",
                 "3: replay",
@@ -148,6 +147,12 @@ def at_once(dataset: str, seeds: int, out: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def _start_from(run: Path, target: Path) -> None:
+    """The full method as it was run for the tables, if its models are still there."""
+    if (run / "work").exists() and not target.exists():
+        shutil.copytree(run, target)
+
+
 def _take_over(source: Path, target: Path, patterns: list[str]) -> None:
     target.mkdir(parents=True)
     for pattern in patterns:
@@ -168,6 +173,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     out = ROOT / "runs" / "study" / options.dataset
+    _start_from(ROOT / "results" / f"{options.dataset}-limen", out / "ablation-limen")
     path = ROOT / "results" / f"study-{options.dataset}.csv"
     config = RunConfig.resolve({"dataset": options.dataset, "preset": "small", "method": "limen"})
     for variant in variants(config):
