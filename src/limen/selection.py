@@ -29,6 +29,7 @@ AnyObjective: TypeAlias = str | Objective | ObjectiveFunction
 Combine: TypeAlias = Callable[[Sequence["Evidence"], AnyObjective], float]
 
 _POINTS = 400  # of a curve
+_CANDIDATES = 2000  # cuts that are tried
 _SHIFTS = [NormalDist().inv_cdf((place + 0.5) / 7) for place in range(7)]  # in deviations
 
 
@@ -125,7 +126,7 @@ def weigh(
     if right.any():
         choice = search_eta(known[right], novel, objective, known_weight=weight)
     curve = eta_curve(known, novel)
-    kept = np.linspace(0, curve.eta.size - 1, min(curve.eta.size, _POINTS)).round().astype(int)
+    kept = _spread(curve.eta.size, _POINTS)
     piece = Evidence(
         cuts=curve.eta[kept],
         known=curve.known_accuracy[kept],
@@ -171,7 +172,8 @@ def robust(evidence: Sequence[Evidence], objective: AnyObjective) -> float:
     A class to come may lie nearer to the known ones than those met, or farther: each piece stands
     for classes whose strangeness is shifted by about one deviation, as a normal distribution is.
     """
-    cuts = np.unique(np.concatenate([piece.cuts for piece in evidence]))
+    cuts = np.unique(np.add.outer(np.concatenate([piece.cuts for piece in evidence]), _SHIFTS))
+    cuts = cuts[_spread(cuts.size, _CANDIDATES)]  # of many classes there would be too many
     values = [piece.value(cuts, objective, shift) for piece in evidence for shift in _SHIFTS]
     return _best(cuts, np.sum(values, axis=0))
 
@@ -295,6 +297,11 @@ def select(
     score, rule = max(table, key=lambda pair: table[pair])
     eta = combine(evidence[score], rule, objective)
     return Selection(score, rule, eta, table[score, rule], table)
+
+
+def _spread(size: int, most: int) -> Any:
+    """At most so many places, from the first to the last."""
+    return np.linspace(0, size - 1, min(size, most)).round().astype(int)
 
 
 def _unbroken(places: Any) -> bool:
