@@ -32,7 +32,8 @@ tables: $(READY)  ## measure again every figure shown in README and docs
 	rm docs/images/digits.png
 	$(BIN)/python examples/accommodation.py --redraw
 	$(BIN)/python examples/reproduction.py
-	$(BIN)/python examples/screenshot.py results/mnist-small docs/images/report.png
+	$(BIN)/python examples/method.py
+	$(BIN)/python examples/screenshot.py results/mnist-paper docs/images/report.png
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python -m benchmarks --write
 	$(BIN)/python docs/examples.py --write
