@@ -392,7 +392,7 @@ def test_similarity_may_be_a_name_a_score_or_a_function(known):
     proba = fitted("predict_proba", LogisticRegression())
     inner = proba.estimator_
     np.testing.assert_allclose(proba.class_similarity(X), np.log(inner.predict_proba(X)))
-    margins = fitted("auto", LogisticRegression())
+    margins = OpenSetClassifier(LogisticRegression(), method="paper", random_state=0).fit(X, y)
     assert (margins.class_similarity(X) == margins.estimator_.decision_function(X)).all()
     squared = fitted("squared", Growing())
     assert (squared.class_similarity(X) == squared.estimator_.similarity(X, "squared")).all()

@@ -604,7 +604,7 @@ def test_distillation_keeps_what_was_said_of_the_old_classes(fitted):
     new, *_ = digits(6)
     before = model.similarity(X_test, "cosine")
     moved = []
-    for weight in (0.0, 30.0):
+    for weight in (0.0, 300.0):
         grown = copy.deepcopy(model).set_params(
             accommodation="replay", accommodation_epochs=2, distillation=weight
         )
