@@ -206,7 +206,7 @@ def on_a_terminal(*words, cwd):
 
 
 def test_on_a_terminal_a_run_shows_what_is_done_running_and_left(tmp_path):
-    few = ("--known", 3, "--per-class", 20, "--jobs", 1, "--seeds", 1)
+    few = ("--known", 3, "--per-class", 100, "--epochs", 60, "--jobs", 1, "--seeds", 1)
     seen = on_a_terminal("run", "--dataset", "digits", "--preset", "smoke", *few, cwd=tmp_path)
     assert re.search(r"units: \d done, 1 running, \d left  time left (\?|\d+ s)", seen)
     assert "seed 0 stream: training, epoch" in seen
