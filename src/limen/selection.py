@@ -8,12 +8,12 @@ for the piece left out. Direction: a point is known if its strangeness is below 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from limen.continual import RULES
 from limen.objectives import (
@@ -30,7 +30,7 @@ Combine: TypeAlias = Callable[[Sequence["Evidence"], AnyObjective], float]
 
 _POINTS = 400  # of a curve
 _CANDIDATES = 2000  # cuts that are tried
-_SHIFTS = [NormalDist().inv_cdf((place + 0.5) / 7) for place in range(7)]  # in deviations
+SHIFTS = [NormalDist().inv_cdf((place + 0.5) / 7) for place in range(7)]  # in deviations
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class Evidence:
     discovered : bool
         Whether the class was discovered, or held out.
     label : object
+    strangeness, won : ndarray of shape (m,)
+        Of some of its points, strangeness and the known class each is most similar to; empty if
+        that was not recorded.
     """
 
     cuts: Floats
@@ -61,6 +64,8 @@ class Evidence:
     informative: bool = True
     discovered: bool = False
     label: Any = None
+    strangeness: Floats = field(default_factory=lambda: np.empty(0))
+    won: NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def of(
@@ -79,10 +84,7 @@ class Evidence:
     def value(self, eta: Any, objective: AnyObjective, shift: float = 0.0) -> Any:
         """The objective at one or many cuts, were the class stranger by `shift` than it is."""
         known, novel = self.accuracies(eta)[0], self.accuracies(eta - shift)[1]
-        resolved = resolve_objective(objective)
-        function = resolved.function(self.share) if resolved is not None else objective
-        assert callable(function)
-        return function(known, novel)
+        return resolved_for(objective, self.share)(known, novel)
 
     def accuracies(self, eta: Any) -> tuple[Floats, Floats]:
         """Known and novel accuracy at one or many cuts, linear between those recorded."""
@@ -104,6 +106,7 @@ def weigh(
     stands_for: float = 1.0,
     discovered: bool = False,
     label: Any = None,
+    won: ArrayLike | None = None,
 ) -> tuple[Evidence, EtaChoice | None]:
     """The evidence of one class, and the cut it asks for; None if no known point is right.
 
@@ -118,6 +121,8 @@ def weigh(
         How many points each known one stands for: those that calibrate stand for all.
     discovered : bool
     label : object
+    won : array-like of shape (m,), optional
+        The known class that each novel point is most similar to.
     """
     known, novel = np.asarray(known, dtype=float), np.asarray(novel, dtype=float)
     right = np.isfinite(known)
@@ -126,7 +131,11 @@ def weigh(
     if right.any():
         choice = search_eta(known[right], novel, objective, known_weight=weight)
     curve = eta_curve(known, novel)
-    kept = _spread(curve.eta.size, _POINTS)
+    kept = spread(curve.eta.size, _POINTS)
+    landed = {}
+    if won is not None:
+        some = np.argsort(novel, kind="stable")[spread(novel.size, _POINTS)]
+        landed = {"strangeness": novel[some], "won": np.asarray(won)[some]}
     piece = Evidence(
         cuts=curve.eta[kept],
         known=curve.known_accuracy[kept],
@@ -136,8 +145,24 @@ def weigh(
         informative=choice is not None and choice.informative,
         discovered=discovered,
         label=label,
+        **landed,
     )
     return piece, choice
+
+
+def resolved_for(objective: AnyObjective, share: float) -> ObjectiveFunction:
+    """The objective as a function of known and novel accuracy, where `share` is novel."""
+    resolved = resolve_objective(objective)
+    function = resolved.function(share) if resolved is not None else objective
+    assert callable(function)
+    return function
+
+
+def telling(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
+    """The pieces that have a say in a cut: all, if none tells known from novel."""
+    if not evidence:
+        raise ValueError("evidence is empty: at least 1 class must have been held out")
+    return [piece for piece in evidence if piece.informative] or evidence
 
 
 def halving(evidence: Sequence[Evidence], objective: AnyObjective) -> float:  # noqa: ARG001
@@ -172,9 +197,9 @@ def robust(evidence: Sequence[Evidence], objective: AnyObjective) -> float:
     A class to come may lie nearer to the known ones than those met, or farther: each piece stands
     for classes whose strangeness is shifted by about one deviation, as a normal distribution is.
     """
-    cuts = np.unique(np.add.outer(np.concatenate([piece.cuts for piece in evidence]), _SHIFTS))
-    cuts = cuts[_spread(cuts.size, _CANDIDATES)]  # of many classes there would be too many
-    values = [piece.value(cuts, objective, shift) for piece in evidence for shift in _SHIFTS]
+    cuts = np.unique(np.add.outer(np.concatenate([piece.cuts for piece in evidence]), SHIFTS))
+    cuts = cuts[spread(cuts.size, _CANDIDATES)]  # of many classes there would be too many
+    values = [piece.value(cuts, objective, shift) for piece in evidence for shift in SHIFTS]
     return _best(cuts, np.sum(values, axis=0))
 
 
@@ -239,10 +264,7 @@ def combine(
     """
     if rule not in COMBINATIONS:
         raise ValueError(unknown_name("rule", rule, COMBINATIONS))
-    if not evidence:
-        raise ValueError("evidence is empty: at least 1 class must have been held out")
-    told = [piece for piece in evidence if piece.informative]
-    return COMBINATIONS[rule](told or evidence, objective)
+    return COMBINATIONS[rule](telling(evidence), objective)
 
 
 def expected_value(
@@ -299,7 +321,7 @@ def select(
     return Selection(score, rule, eta, table[score, rule], table)
 
 
-def _spread(size: int, most: int) -> Any:
+def spread(size: int, most: int) -> NDArray[np.intp]:
     """At most so many places, from the first to the last."""
     return np.linspace(0, size - 1, min(size, most)).round().astype(int)
 

@@ -62,7 +62,7 @@ def run(
         Text, typer.Option(help="Similarity: dot (the paper's), cosine, ..., or chosen.")
     ] = None,
     rule: Annotated[
-        Text, typer.Option(help="Of limen: halving, mean, median, consensus, robust, or chosen.")
+        Text, typer.Option(help="Of limen: by-class; one cut: halving, mean, ..., chosen.")
     ] = None,
     accommodation: Annotated[
         Text, typer.Option(help="soft-freeze (the paper's), replay or prototype.")

@@ -22,8 +22,9 @@ class Step:
     """The model with some classes known, faced with the next one.
 
     arrays : strangeness and whether the class is right, of usual (``train``) and test points of the
-    known classes; strangeness of the next class's training points; the confusion matrix on the test
-    points, rows true, columns won, in the order of `known`; what is usual, as (count, mean, std) of
+    known classes; strangeness of the next class's training points; of all of them the class that
+    won, and of usual points the true one; the confusion matrix on the test points, rows true,
+    columns won, in the order of `known`; what is usual, as (count, mean, std) of
     each class, by all points that tell it and by those kept in memory.
     """
 
@@ -40,29 +41,14 @@ def view(arrays: Arrays, score: str) -> Arrays:
     return named or arrays
 
 
-def blended(arrays: Arrays) -> Arrays:
-    """What all recorded scores make of it together: their mean strangeness.
-
-    The class is the one that the last score names, which looks at most: at features and maps, and
-    where the network stays as it is, at all points ever learnt. Where a score has a class wrong and
-    is infinite, the others tell how strange the point is.
-    """
-    names = list(dict.fromkeys(name.partition("/")[0] for name in arrays if "/" in name))
-    parts = [view(arrays, name) for name in names]
-    named = parts[-1]
-    if "known" in named:  # of a model without one class
-        known = np.stack([part["known"] for part in parts])
-        right, finite = np.isfinite(named["known"]), np.isfinite(known)
-        total = np.where(finite, known, 0).sum(axis=0)
-        known = np.divide(total, finite.sum(axis=0), out=np.full(len(right), np.inf), where=right)
-        return {"known": known, "novel": _mean(parts, "novel"), "won": named["won"]}
-    told = {name: _mean(parts, name) for name in ("train", "test", "novel")}
-    return {**told, **{n: named[n] for n in ("train_right", "test_right", "confusion")}}
-
-
-def _mean(parts: list[Arrays], name: str) -> NDArray[Any]:
-    mean: NDArray[Any] = np.mean([part[name] for part in parts], axis=0)
-    return mean
+def aligned(arrays: Arrays, known: list[int], cuts: NDArray[np.float64], eta: float) -> Arrays:
+    """The same, moved so that the one cut `eta` decides as a cut for each class of `known` does."""
+    column = {label: place for place, label in enumerate(known)}
+    moved = {}
+    for name, won in (("train", "train_won"), ("test", "test_won"), ("novel", "won")):
+        own = cuts[[column[label] for label in arrays[won].tolist()]]
+        moved[name] = arrays[name] - own + eta
+    return {**arrays, **moved}
 
 
 class Looks:
@@ -151,9 +137,13 @@ def judge_step(
             {
                 "train": statistics.strangeness(usual),
                 "train_right": classes[usual.argmax(axis=1)] == y_usual[told],
+                "train_won": classes[usual.argmax(axis=1)],
+                "train_class": y_usual[told],
                 "test": statistics.strangeness(seen["test"]),
                 "test_right": won == columns,
+                "test_won": classes[won],
                 "novel": statistics.strangeness(seen["novel"]),
+                "won": classes[seen["novel"].argmax(axis=1)],
                 "confusion": confusion,
                 "usual": _moments(statistics),
                 "usual_kept": _moments(by_kept),

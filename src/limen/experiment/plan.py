@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from limen.datasets import NAMES, Dataset, DatasetError, load, read
 from limen.datasets.shapes import bring_to
-from limen.experiment.config import BLEND, CHOSEN, RunConfig
+from limen.experiment.config import CHOSEN, RunConfig
 from limen.shels.scores import scores_to_try
 
 
@@ -86,7 +86,7 @@ def usual_rows(config: RunConfig, unit: Unit, data: Dataset, label: int) -> NDAr
 
 def scores_of(config: RunConfig) -> tuple[str, ...]:
     """The scores whose strangeness is recorded."""
-    if config.score in (CHOSEN, BLEND):
+    if config.score == CHOSEN:
         return scores_to_try(config.accommodation)
     return (config.score,)
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from limen.alarm import NoveltyAlarm
+from limen.class_cuts import class_cuts
 from limen.continual import ContinualEta
-from limen.experiment.config import BLEND, CHOSEN, OBJECTIVES, RunConfig
-from limen.experiment.judging import Arrays, Step, blended, view
+from limen.experiment.config import BY_CLASS, CHOSEN, OBJECTIVES, RunConfig
+from limen.experiment.judging import Arrays, Step, aligned, view
 from limen.experiment.plan import scores_of
 from limen.selection import COMBINATIONS, Evidence, Selection, select
 from limen.threshold import EtaChoice, search_eta
@@ -57,15 +58,17 @@ def _limen_record(
     config: RunConfig, seed: int, folds: Mapping[int, Arrays], steps: Sequence[Step]
 ) -> Record:
     """The same with the score chosen too, anew before every step, for each objective."""
-    scores = (*scores_of(config), BLEND) if config.score == BLEND else scores_of(config)
-    rules = tuple(COMBINATIONS) if config.rule == CHOSEN else (config.rule,)
-    by_score = {s: {label: _seen(a, s) for label, a in folds.items()} for s in scores}
+    scores = scores_of(config)
+    # Scores are judged by the one cut that comes nearest to a cut for every class.
+    named = "robust" if config.rule == BY_CLASS else config.rule
+    rules = tuple(COMBINATIONS) if named == CHOSEN else (named,)
+    by_score = {s: {label: view(a, s) for label, a in folds.items()} for s in scores}
     choices = {s: _fold_choices(seen) for s, seen in by_score.items()}
-    views = {s: [replace(step, arrays=_seen(step.arrays, s)) for step in steps] for s in scores}
+    views = {s: [replace(step, arrays=view(step.arrays, s)) for step in steps] for s in scores}
     found = {s: [_choices(step) for step in views[s]] for s in scores}
     evidence = {
         (name, s): [
-            Evidence.of(a["known"], a["novel"], name, label=label)
+            Evidence.of(a["known"], a["novel"], name, label=label, won=a["won"])
             for label, a in sorted(by_score[s].items())
         ]
         for name in OBJECTIVES
@@ -76,21 +79,28 @@ def _limen_record(
         verdicts, chosen = [], {}
         for name in OBJECTIVES:
             best = select({s: evidence[name, s] for s in scores}, name, rules)
-            if config.score == BLEND:  # whatever the others expect of themselves
-                blend = select({BLEND: evidence[name, BLEND]}, name, rules)
-                best = replace(blend, table=best.table)
-            chosen[name] = best
             arrays = views[best.score][i].arrays
             ours = _ours(name, choices[best.score], found[best.score], views[best.score])[i]
-            cuts = {**_cuts(arrays, found[best.score][i], name, ours), "limen": best.eta}
-            verdicts += [
-                {**v, "score": best.score, "rule": best.rule} for v in _verdicts(arrays, name, cuts)
-            ]
+            cuts = _cuts(arrays, found[best.score][i], name, ours)
+            told = _verdicts(arrays, name, cuts)
+            if config.rule == BY_CLASS:
+                own = _class_cuts(evidence[name, best.score], step.known, arrays, name)
+                best = replace(best, rule=BY_CLASS, eta=float(own.mean()))
+                judged = _verdicts(
+                    aligned(arrays, step.known, own, best.eta), name, {"limen": best.eta}
+                )
+                told += [{**judged[0], "etas": own.tolist()}]
+            else:
+                told += _verdicts(arrays, name, {"limen": best.eta})
+            chosen[name] = best
+            verdicts += [{**v, "score": best.score, "rule": best.rule} for v in told]
             for s in scores:
                 if step.learnt and found[s][i]:
                     a = views[s][i].arrays
-                    known = np.where(a["train_right"], a["train"], np.inf)
-                    piece = Evidence.of(known, a["novel"], name, discovered=True, label=step.next)
+                    piece = Evidence.of(
+                        *(_known(a), a["novel"], name),
+                        **{"discovered": True, "label": step.next, "won": a["won"]},
+                    )
                     evidence[name, s].append(piece)
         best = chosen[config.objective]
         if i == 0:
@@ -101,8 +111,14 @@ def _limen_record(
     return {"seed": seed, "folds": facts, "rows": rows}
 
 
-def _seen(arrays: Arrays, score: str) -> Arrays:
-    return blended(arrays) if score == BLEND else view(arrays, score)
+def _class_cuts(evidence: Sequence[Evidence], known: list[int], a: Arrays, name: str) -> Floats:
+    return class_cuts(evidence, _known(a), a["train_class"], known, name)
+
+
+def _known(a: Arrays) -> Floats:
+    """Strangeness of usual points, infinite where the class is wrong."""
+    strangeness: Floats = np.where(a["train_right"], a["train"], np.inf)
+    return strangeness
 
 
 def _expectations(best: Selection) -> Record:
@@ -110,7 +126,7 @@ def _expectations(best: Selection) -> Record:
     by_score: dict[str, float] = {}
     for (score, _), value in best.table.items():
         by_score[score] = max(value, by_score.get(score, 0.0))
-    by_rule = {rule: value for (score, rule), value in best.table.items() if score == best.score}
+    by_rule = {rule: v for (score, rule), v in best.table.items() if score == best.score}
     return {
         "score": best.score,
         "rule": best.rule,

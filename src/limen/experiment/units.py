@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from limen.datasets import Dataset
 from limen.exemplars import pick
-from limen.experiment.config import BLEND, CHOSEN, RunConfig
+from limen.experiment.config import CHOSEN, RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
 from limen.experiment.judging import Arrays, Looks, Step, judge_held_out, judge_step
 from limen.experiment.plan import (
@@ -31,6 +31,7 @@ from limen.experiment.plan import (
     usual_rows,
 )
 from limen.experiment.pulse import Pulse
+from limen.shels.scores import STATISTICAL
 from limen.storage import ModelFileError
 
 Rows: TypeAlias = NDArray[np.intp]
@@ -97,11 +98,12 @@ class Memory:
             tells = usual_rows(config, unit, data, label)
             if config.memory:
                 rng = np.random.default_rng([unit.seed, label])
-                aside = 3 * config.memory // 10 if config.calibration else 0
+                aside = _calibrating(config)
                 features = _unit_features(model, data.X_train[trained], config.memory_choice)
                 picked = pick(features, config.memory - aside, config.memory_choice, rng=rng)
-                trained = trained[picked]
-                tells = rng.permutation(tells)[:aside] if aside else trained
+                kept = trained[picked]
+                tells = rng.permutation(tells)[:aside] if aside else kept
+                trained = kept if len(kept) else tells
             replay[label], usual[label] = np.sort(trained), np.sort(tells)
         return Memory(replay, usual)
 
@@ -118,6 +120,15 @@ class Memory:
         return memory
 
 
+def _calibrating(config: RunConfig) -> int:
+    """How many of the images kept of a class calibrate and are never trained on."""
+    if not config.calibration:
+        return 0
+    # Where nothing is trained again and no example is looked at, all of them may.
+    unused = config.accommodation == "prototype" and config.score == STATISTICAL
+    return config.memory if unused else 3 * config.memory // 10
+
+
 def _unit_features(model: Any, X: Any, strategy: str) -> NDArray[Any]:
     """Features of length one; none at all where the strategy does not look."""
     if strategy == "reservoir":
@@ -129,7 +140,7 @@ def _unit_features(model: Any, X: Any, strategy: str) -> NDArray[Any]:
 
 def _compares(config: RunConfig) -> bool:
     """Whether scores may look at what is kept, be it little or everything."""
-    return bool(config.memory) or config.score in (CHOSEN, BLEND)
+    return bool(config.memory) or config.score == CHOSEN
 
 
 def _compare_with(model: Any, data: Dataset, memory: Memory) -> None:
@@ -278,7 +289,7 @@ def _network(config: RunConfig, unit: Unit, pulse: Pulse) -> Any:
     return SHELSClassifier(
         _NETWORKS.get(config.dataset),
         epochs=folded or config.epochs,
-        score="dot" if config.score in (CHOSEN, BLEND) else config.score,
+        score="dot" if config.score == CHOSEN else config.score,
         **{name: getattr(config, name) for name in _TRAINING},
         device="cpu",
         threads=1,

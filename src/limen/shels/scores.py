@@ -226,6 +226,7 @@ DEEP_SCORES: Mapping[str, DeepScore] = {
     "deep-knn": deep_knn,
     "deep-mahalanobis": deep_mahalanobis,
 }
+STATISTICAL = "deep-mahalanobis"  # looks at statistics of all points, and at no example
 
 
 def scores_to_try(accommodation: str) -> tuple[str, ...]:
