@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from limen.experiment.config import BLEND
 from limen.experiment.files import read_arrays
-from limen.experiment.judging import blended, view
+from limen.experiment.judging import view
 from limen.experiment.records import load_run
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "thresholders.csv"
@@ -87,8 +86,7 @@ def compare(folder: Path) -> list[dict[str, Any]]:
             for policy in ("limen", "cheating", "rate95"):
                 gmean = verdicts[policy]["gmean"]
                 lines.append({**facts, "thresholder": policy, "fitted on": "", "gmean": gmean})
-            seen, score = read_arrays(step), verdicts["limen"]["score"]
-            arrays = blended(seen) if score == BLEND else view(seen, score)
+            arrays = view(read_arrays(step), verdicts["limen"]["score"])
             rng = np.random.default_rng(0)
             test = rng.permutation(len(arrays["test"]))[:_MOST]
             novel = rng.permutation(arrays["novel"])[:_MOST]

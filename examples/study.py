@@ -49,7 +49,7 @@ def variants(config: RunConfig) -> list[Variant]:
     models = STREAM[2:] if config.accommodation == "prototype" else BASE
     ablation = [
         Variant("ablation", "limen"),
-        Variant("ablation", "1: one score, dot", {"score": "dot"}, [*FOLD_MODELS, *STREAM[1:]]),
+        Variant("ablation", "1: one score, dot", {"score": "dot"}, FOLD_MODELS + models),
         Variant("ablation", "2: calibrated on training points", {"calibration": 0.0}),
         Variant(
             "ablation",
@@ -57,6 +57,7 @@ def variants(config: RunConfig) -> list[Variant]:
             {"accommodation": "soft-freeze"},
             [*FOLD_MODELS, *BASE, "memory-5.npz"],
         ),
+        Variant("ablation", "4: one cut, robust", {"rule": "robust"}, FOLDS + STREAM),
         Variant("ablation", "4: halving", {"rule": "halving"}, FOLDS + STREAM),
         Variant("ablation", "4: consensus", {"rule": "consensus"}, FOLDS + STREAM),
         Variant("ablation", "4: rule chosen", {"rule": "chosen"}, FOLDS + STREAM),
@@ -65,7 +66,7 @@ def variants(config: RunConfig) -> list[Variant]:
     ]
     if config.turns > 1:
         ablation += [
-            Variant("ablation", "1: score chosen", {"score": "chosen"}, FOLDS + STREAM),
+            Variant("ablation", "1: score chosen", {"score": "chosen"}, FOLD_MODELS + models),
             Variant(
                 "ablation",
                 "3: replay",

@@ -16,7 +16,7 @@ import pytest
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
 from limen.experiment.files import RunFolderError, write_bytes
-from limen.experiment.judging import Step, blended, view
+from limen.experiment.judging import Step, aligned, view
 from limen.experiment.plan import (
     Unit,
     calibration_rows,
@@ -741,35 +741,57 @@ def test_limen_s_record_judges_by_the_evidence_so_far():
         for s, part in zip(scores_to_try("prototype"), [noise] + [arrays] * 4, strict=True)
         for n, a in part.items()
     }
-    config = RunConfig.resolve({"dataset": "mnist", "method": "limen", "score": "chosen"})
+    settings = {"dataset": "mnist", "method": "limen", "score": "chosen", "rule": "robust"}
+    config = RunConfig.resolve(settings)
     record = seed_record(config, 0, folds, [Step([0, 1], 2, faced)])
     limen = [v for v in record["rows"][0]["verdicts"] if v["policy"] == "limen"]
     assert {v["score"] for v in limen} == {scores_to_try("prototype")[1]}
     assert all(1 < v["eta"] <= 3 and v["gmean"] == 1 for v in limen)
 
 
-def test_a_blend_is_the_mean_strangeness_and_the_last_score_names_the_class():
-    inf = np.inf
-    fold = {
-        "knn/known": np.array([1.0, inf, 3.0]),
-        "knn/novel": np.array([4.0]),
-        "knn/won": np.array([7]),
-        "deep-knn/known": np.array([3.0, 5.0, inf]),
-        "deep-knn/novel": np.array([8.0]),
-        "deep-knn/won": np.array([9]),
-        "seconds": np.array([1.0, 2.0]),
+def test_aligned_points_are_judged_by_one_cut_as_by_the_cut_of_their_class():
+    rng = np.random.default_rng(0)
+    arrays, known, cuts = {}, [7, 3], np.array([0.5, 2.0])
+    for name, won in (("train", "train_won"), ("test", "test_won"), ("novel", "won")):
+        arrays[name], arrays[won] = rng.normal(1, 1, 50), rng.choice(known, 50)
+    moved = aligned(arrays, known, cuts, 1.25)
+    for name, won in (("train", "train_won"), ("test", "test_won"), ("novel", "won")):
+        own = np.where(arrays[won] == 7, 0.5, 2.0)
+        assert np.array_equal(moved[name] < 1.25, arrays[name] < own)
+        assert moved[won] is arrays[won]
+
+
+def test_a_cut_for_every_class_is_recorded_and_judged():
+    """Classes 0 and 2 are crowded, 1 stands alone and is wide: one cut must fail one of them."""
+    narrow, wide = [0.0, 0.2] * 5, [0.0] + [3.0] * 9
+    usual, of = np.array(narrow + wide + narrow), np.repeat([0, 1, 2], 10)
+
+    def fold(label, novel, won):
+        return {"known": usual[of != label], "novel": np.array(novel), "won": np.array(won)}
+
+    folds = {0: fold(0, [1.0, 1.1], [2, 2]), 2: fold(2, [1.0, 1.1], [0, 0])}
+    folds[1] = fold(1, [8.0, 9.0], [0, 0])
+    faced = {
+        **{"train": usual, "train_right": np.ones(30, bool), "train_won": of, "train_class": of},
+        **{"test": np.array([0.1, 2.9, 0.1]), "test_right": np.ones(3, bool)},
+        **{"test_won": np.array([0, 1, 2]), "novel": np.array([1.0, 1.2])},
+        **{"won": np.array([0, 2]), "confusion": np.eye(3, dtype=int)},
     }
-    told = blended(fold)
-    assert told["known"].tolist() == [2.0, 5.0, inf]
-    assert told["novel"].tolist() == [6.0]
-    assert told["won"].tolist() == [9]
-    first = step([0.0, 2.0], [1, 1], [1.0], [1], [4.0]).arrays
-    last = step([2.0, 2.0], [1, 0], [3.0], [0], [6.0]).arrays
-    parts = (("knn", first), ("deep-knn", last))
-    told = blended({f"{s}/{n}": a for s, part in parts for n, a in part.items()})
-    assert [told[n].tolist() for n in ("train", "test", "novel")] == [[1.0, 2.0], [2.0], [5.0]]
-    assert told["train_right"].tolist() == [1, 0]
-    assert told["test_right"].tolist() == [0]
+    steps = [Step([0, 1, 2], 3, faced)]
+    settings = {"dataset": "mnist", "method": "limen"}
+    config = RunConfig.resolve(settings)
+    assert (config.score, config.rule) == ("deep-mahalanobis", "by-class")
+    record = seed_record(config, 0, folds, steps)
+    verdicts = record["rows"][0]["verdicts"]
+    by = {v["policy"]: v for v in verdicts if v["objective"] == "gmean"}
+    first, alone, last = by["limen"]["etas"]
+    assert 0.1 < first <= 1.0
+    assert 0.1 < last <= 1.0
+    assert alone > 2.9
+    assert by["limen"]["gmean"] == 1 > by["cheating"]["gmean"]
+    assert by["limen"]["eta"] == pytest.approx((first + alone + last) / 3)
+    one = seed_record(RunConfig.resolve({**settings, "rule": "robust"}), 0, folds, steps)
+    assert all("etas" not in verdict for verdict in one["rows"][0]["verdicts"])
 
 
 def test_settings_that_came_later_do_not_make_an_old_run_another(blobs, tmp_path):

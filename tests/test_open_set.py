@@ -242,7 +242,7 @@ def test_the_paper_s_method_takes_the_first_similarity_and_halves(known, novel):
 def test_similarity_and_rule_are_chosen_unless_given(known, novel):
     """Of margins and probabilities, by every rule; what the user names is not chosen over."""
     logistic = LogisticRegression(C=0.1)
-    model = OpenSetClassifier(logistic, random_state=0).fit(*known)
+    model = OpenSetClassifier(logistic, rule="chosen", random_state=0).fit(*known)
     methods = ("decision_function", "predict_proba")
     assert set(model.selection_.table) == {(m, r) for m in methods for r in COMBINATIONS}
     assert model.selection_.score in methods

@@ -5,6 +5,7 @@ Direction: similarity is high for familiar inputs, strangeness is high for unfam
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from typing import Any, Self, TypeAlias
@@ -52,6 +53,8 @@ class ClassStatistics:
         Correct points seen of each class.
     mean, std : ndarray of shape (C,)
         What is usual for each class, as above.
+    leeway : ndarray of shape (C,)
+        How much stranger a point may be on each class than eta says, 0 unless set by `allowing`.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class ClassStatistics:
         self._anchor: Floats = np.zeros(self.classes.size)
         self._offset: Floats = np.zeros(self.classes.size)
         self._squares: Floats = np.zeros(self.classes.size)
+        self.leeway: Floats = np.zeros(self.classes.size)
 
     @classmethod
     def from_scores(
@@ -151,6 +155,7 @@ class ClassStatistics:
         if own.ndim != 1 or not np.isfinite(own).all():
             raise ValueError(f"scores must be a finite 1-D array, got shape {own.shape}")
         self.classes = np.append(self.classes, np.asarray([label]))
+        self.leeway = np.append(self.leeway, 0.0)
         mine = (self.count, self._anchor, self._offset, self._squares)
         added = _moments(own, np.zeros(own.size, dtype=np.intp), 1)
         self.count, self._anchor, self._offset, self._squares = (
@@ -227,12 +232,27 @@ class ClassStatistics:
         winner = np.argmax(scores, axis=1)
         best = np.take_along_axis(scores, winner[:, None], axis=1)[:, 0]
         below: Floats = (self._anchor[winner] - best) + self._offset[winner]
-        return np.where(self.count[winner] > 0, below / self.std[winner], np.inf)
+        usual = below / self.std[winner] - self.leeway[winner]
+        return np.where(self.count[winner] > 0, usual, np.inf)
 
     def thresholds(self, eta: float) -> Floats:
-        """The similarity each class demands: ``mean - eta * std``, shape (C,)."""
-        threshold: Floats = self.mean - eta * self.std
+        """The similarity each class demands: ``mean - (eta + leeway) * std``, shape (C,)."""
+        threshold: Floats = self.mean - (eta + self.leeway) * self.std
         return threshold
+
+    def allowing(self, leeway: ArrayLike) -> Self:
+        """The same with a leeway for each class, (C,), in deviations: a cut of its own.
+
+        >>> stats = ClassStatistics.from_moments(["cat", "dog"], [5, 9], [3.0, 6.0], [1.0, 2.0])
+        >>> stats.allowing([0.0, 0.5]).thresholds(eta=1.0)
+        array([2., 3.])
+        """
+        given = np.asarray(leeway, dtype=np.float64)
+        if given.shape != self.classes.shape or not np.isfinite(given).all():
+            raise ValueError(f"leeway must be one finite number a class, got {given!r}")
+        allowed = copy.deepcopy(self)
+        allowed.leeway = given
+        return allowed
 
     def degenerate(self) -> dict[Any, str]:
         """The classes that cannot be judged, each with the reason."""
@@ -260,6 +280,7 @@ class ClassStatistics:
             "anchor": self._anchor.tolist(),
             "offset": self._offset.tolist(),
             "squares": self._squares.tolist(),
+            "leeway": self.leeway.tolist(),
         }
 
     @classmethod
@@ -271,7 +292,7 @@ class ClassStatistics:
         if any(part.shape != statistics.classes.shape for part in moments):
             raise ValueError(f"{', '.join(names)} must have one value per class")
         statistics.count, statistics._anchor, statistics._offset, statistics._squares = moments
-        return statistics
+        return statistics.allowing(state.get("leeway", statistics.leeway))
 
     def __repr__(self) -> str:
         return f"ClassStatistics({self.classes.size} classes, {self.count.sum():.0f} points)"

@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from limen.objectives import Floats
 from limen.selection import SHIFTS, AnyObjective, Evidence, combine, resolved_for, spread, telling
 
+BY_CLASS = "by-class"  # the name of this rule
 _CUTS = 200  # that are tried for a class
-_ELSEWHERE = 2.0  # what a class counts anywhere else, against 1 where it was met
+_BORROWED = 10  # points of all classes that help to say what is usual for one
 _ROUNDS = 20
 
 
@@ -31,21 +32,26 @@ def class_cuts(
     r"""The cut of each class, (C,), that together serve classes like those met best.
 
     Each class met as novel counts once as it was met, its points landing on the known classes on
-    which they landed, and twice as one that lands on any one of the known classes instead, each as
-    likely: few classes are met, and where the next will land nobody knows. As with the rule
-    ``"robust"`` each stands for classes that are nearer or farther by about one deviation. With
-    :math:`K_c(t)` the share of all known points that are of class c, right, and below t, and
-    :math:`N_{jc}(t)` the share of class j that lands on c at or above t, the cuts maximise
+    which they landed, and once as one that lands on any one of the known classes instead, each as
+    likely: few classes are met, and where the next will land nobody knows. Of a class that was not
+    known then, what was met says nothing: for that share of the classes it counts as landing there
+    too. As with the rule ``"robust"`` each stands for classes that are nearer or farther by about
+    one deviation. With :math:`K_c(t)` the share of all known points that are of class c, right, and
+    below t (a class of few points borrows from all), :math:`N_{jc}(t)` the share of class j that
+    lands on c at or above t, and :math:`A_j` those of the C classes that were known when j was met,
+    the cuts maximise
 
-    .. math:: \sum_j f\big(\textstyle\sum_c K_c(t_c), \sum_c N_{jc}(t_c)\big)
-       + \frac{2}{C} \sum_j \sum_d f\big(\textstyle\sum_c K_c(t_c), \sum_c N_{jc}(t_d)\big)
+    .. math:: \sum_j \Big[ \frac{|A_j|}{C} f\big(\textstyle\sum_c K_c(t_c), \sum_c N_{jc}(t_c)\big)
+       + \frac{1}{C} \sum_d (1 + [d \notin A_j])\,
+       f\big(\textstyle\sum_c K_c(t_c), \sum_c N_{jc}(t_d)\big) \Big]
 
     one class after the other, from the single cut of ``"robust"``, until none changes.
 
     Parameters
     ----------
     evidence : sequence of Evidence
-        Those made with `won` say where a class landed; others count as landing anywhere.
+        Those made with `won` and `known_then` say where a class landed; others count as landing
+        anywhere.
     known : array-like of shape (n,)
         Strangeness of known points by the model in use, inf where the class is wrong.
     labels : array-like of shape (n,)
@@ -55,12 +61,13 @@ def class_cuts(
 
     Examples
     --------
-    Novel points land on b alone, close by; a is left in peace.
+    What is near lands on b, what is far on a: b is the stricter of the two.
 
     >>> from limen.selection import Evidence
     >>> known, labels = [0.0, 1.0, 2.0, 3.0] * 2, ["a"] * 4 + ["b"] * 4
-    >>> near = Evidence.of(known, [1.4, 1.5, 1.6], won=["b"] * 3)
-    >>> a, b = class_cuts([near], known, labels, ["a", "b"])
+    >>> near = Evidence.of(known, [1.4, 1.5, 1.6], won=["b"] * 3, known_then=["a", "b"])
+    >>> far = Evidence.of(known, [7.0, 8.0, 9.0], won=["a"] * 3, known_then=["a", "b"])
+    >>> a, b = class_cuts([near, far, far], known, labels, ["a", "b"])
     >>> bool(b < a)
     True
     """
@@ -70,19 +77,24 @@ def class_cuts(
     finite = strangeness[np.isfinite(strangeness)]
     cuts = np.unique(np.concatenate([finite, *(piece.cuts for piece in pieces)]))
     cuts = cuts[spread(cuts.size, _CUTS)]
-    usual = np.stack([_below(strangeness[of == c], cuts) for c in names]) / len(strangeness)
+    usual = np.stack([_usual(strangeness, of == c, cuts) for c in names])
     worth = [
         _worth(piece, cuts, names, resolved_for(objective, piece.share), usual) for piece in pieces
     ]
-    place = np.searchsorted(cuts, combine(evidence, "robust", objective)).clip(0, cuts.size - 1)
-    chosen = np.full(len(names), place)
+    one = combine(evidence, "robust", objective)
+    if not any(piece.informative for piece in pieces):
+        return np.full(len(names), one)
+    chosen = np.full(len(names), np.searchsorted(cuts, one).clip(0, cuts.size - 1))
     for _ in range(_ROUNDS):
         before = chosen.copy()
         for c in range(len(names)):
-            chosen[c] = int(np.sum([value(chosen, c) for value in worth], axis=0).argmax())
+            values = np.sum([value(chosen, c) for value in worth], axis=0)
+            if values[chosen[c]] < values.max() - 1e-9 * abs(values.max()):
+                chosen[c] = int(values.argmax())
         if np.array_equal(before, chosen):
             break
-    return cuts[chosen]
+    found: Floats = cuts[chosen]
+    return found
 
 
 def _worth(
@@ -93,9 +105,13 @@ def _worth(
     usual: Floats,
 ) -> Callable[[NDArray[np.intp], int], Floats]:
     """What every cut of one class is worth to a piece, given the cuts of the other classes."""
-    caught = np.mean([piece.accuracies(cuts - shift)[1] for shift in SHIFTS], axis=0)
     landed = _landed(piece, cuts, names)
+    if landed is None:
+        caught = np.mean([piece.accuracies(cuts - shift)[1] for shift in SHIFTS], axis=0)
+    else:
+        caught = landed.sum(axis=0)
     columns = np.arange(len(names))
+    then = np.array([landed is not None and name in piece.known_then for name in names], float)
 
     def value(chosen: NDArray[np.intp], c: int) -> Floats:
         others = columns != c
@@ -103,12 +119,24 @@ def _worth(
         novel = np.tile(caught[chosen], (cuts.size, 1))  # were it to land on each class alone
         novel[:, c] = caught
         elsewhere = function(np.repeat(known[:, None], len(names), axis=1), novel)
-        total: Floats = _ELSEWHERE * elsewhere.mean(axis=1)
+        total: Floats = (elsewhere * (2.0 - then)).mean(axis=1)
         if landed is not None:
-            total += function(known, landed[others, chosen[others]].sum() + landed[c])
+            as_met = function(known, landed[others, chosen[others]].sum() + landed[c])
+            total += then.mean() * as_met
         return total
 
     return value
+
+
+def _usual(strangeness: Floats, mine: NDArray[np.bool_], cuts: Floats) -> Floats:
+    """The share of all points that are of one class and below each cut.
+
+    Strangeness is in units of each class, so that a class of few points may look at the others.
+    """
+    own, every = _below(strangeness[mine], cuts), _below(strangeness, cuts) / len(strangeness)
+    count = np.count_nonzero(mine)
+    share: Floats = (own + _BORROWED * every) / (count + _BORROWED) * count / len(strangeness)
+    return share
 
 
 def _landed(piece: Evidence, cuts: Floats, names: list[Any]) -> Floats | None:

@@ -130,7 +130,7 @@ def judge_fold(
     """
     correct = statistics.classes[np.argmax(known, axis=1)] == y_known
     known_strangeness = np.where(correct, statistics.strangeness(known), np.inf)
-    novel_strangeness = statistics.strangeness(novel)
+    novel_strangeness, won = statistics.strangeness(novel), statistics.classes[novel.argmax(axis=1)]
     evidence, choice = weigh(
         known_strangeness,
         novel_strangeness,
@@ -138,8 +138,10 @@ def judge_fold(
         stands_for=stands_for,
         discovered=discovered,
         label=label,
+        won=won,
+        known_then=statistics.classes.tolist(),
     )
-    return Fold(evidence, choice, novel_strangeness, statistics.classes[np.argmax(novel, axis=1)])
+    return Fold(evidence, choice, novel_strangeness, won)
 
 
 def check_evidence(evidence: Mapping[str, Sequence[Evidence]]) -> None:

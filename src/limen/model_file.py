@@ -87,6 +87,11 @@ def save(
             for score, pieces in model.evidence_.items()
             for place, piece in enumerate(pieces)
         },
+        **{
+            f"{score}/{place}/landed": _landed(piece, model.classes_.tolist())
+            for score, pieces in model.evidence_.items()
+            for place, piece in enumerate(pieces)
+        },
     }
     facts["estimator"], parts = _estimator_parts(model.estimator_)
     return write_model(path, facts, {"memory": pack_arrays(arrays), **parts}, **how)
@@ -128,7 +133,7 @@ def _restored(facts: Mapping[str, Any], parts: Mapping[str, bytes], build: Any) 
         continual_eta_=eta,
         eta_=float(facts["selection"]["eta"]),
         selection_=_selection(facts["selection"]),
-        evidence_=_evidence(facts["evidence"], arrays),
+        evidence_=_evidence(facts["evidence"], arrays, np.asarray(facts["classes"])),
         taken_for_={label: dict(shares) for label, shares in facts["taken_for"]},
         fold_choices_={label: _choice(state) for label, state in facts["folds"]},
         statistics_=ClassStatistics.from_dict(facts["statistics"]),
@@ -195,17 +200,37 @@ def _selection(state: Mapping[str, Any]) -> Selection:
 
 
 def _piece_facts(piece: Evidence) -> dict[str, Any]:
-    return {name: getattr(piece, name) for name in _PIECE}
+    return {name: getattr(piece, name) for name in (*_PIECE, "known_then")}
 
 
-def _evidence(state: Any, curves: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, list[Evidence]]:
+def _landed(piece: Evidence, classes: list[Any]) -> np.ndarray[Any, Any]:
+    """Strangeness and column of the class, (2, m)."""
+    columns = [classes.index(label) for label in piece.won.tolist()]
+    return np.stack([piece.strangeness, np.array(columns, dtype=float)])
+
+
+def _evidence(
+    state: Any, arrays: Mapping[str, np.ndarray[Any, Any]], classes: np.ndarray[Any, Any]
+) -> dict[str, list[Evidence]]:
     return {
-        score: [
-            Evidence(*curves[f"{score}/{place}"], **{name: piece[name] for name in _PIECE})
-            for place, piece in enumerate(pieces)
-        ]
-        for score, pieces in state
+        score: [_piece(f"{score}/{place}", piece, arrays, classes) for place, piece in enumerate(p)]
+        for score, p in state
     }
+
+
+def _piece(
+    name: str,
+    facts: dict[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    classes: np.ndarray[Any, Any],
+) -> Evidence:
+    cuts, known, novel = arrays[name]
+    plain = {n: facts[n] for n in _PIECE}
+    plain["known_then"] = tuple(facts.get("known_then", ()))  # older models did not keep it
+    if f"{name}/landed" in arrays:
+        strangeness, columns = arrays[f"{name}/landed"]
+        plain |= {"strangeness": strangeness, "won": classes[columns.astype(int)]}
+    return Evidence(cuts, known, novel, **plain)
 
 
 def _objective_facts(objective: Any) -> Any:

@@ -19,6 +19,7 @@ from limen import model_file
 from limen.accommodation import accommodate, classes_of
 from limen.alarm import NoveltyAlarm
 from limen.calibration import ClassStatistics, Floats
+from limen.class_cuts import BY_CLASS, class_cuts
 from limen.coding import fit_any
 from limen.continual import ContinualEta
 from limen.exemplars import STRATEGIES, pick, unit_features
@@ -51,6 +52,8 @@ from limen.similarity import (
     similarity_of,
 )
 from limen.threshold import EtaChoice
+
+_CHOSEN = "chosen"
 
 
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):
@@ -88,10 +91,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         wrong for models that score their own training points perfectly, such as forests.
     calibration_size : float, default=0.2
         Share of every class kept out of training with ``calibration="holdout"``.
-    rule : {"halving", "mean", "median", "consensus", "robust"}, optional
-        How evidence makes one cut: half way to each discovery in turn (the paper's), the mean or
-        the median of all cuts, the cut that is best for all classes together, or for classes like
-        these. Default: chosen by `method`.
+    rule : {"by-class", "halving", "mean", "median", "consensus", "robust", "chosen"}, optional
+        How evidence makes a cut: one for every class, all made together (`limen.class_cuts`; the
+        default of ``"limen"``), or one for all: half way to each discovery in turn (the paper's),
+        the mean or the median of all cuts, the cut that is best for all classes together, or for
+        classes like these. ``"chosen"``: that for one cut which the evidence favours.
     fold_params : dict, optional
         Parameters of `estimator` for the trainings with a class held out, such as fewer epochs:
         eta is in units of the spread, so that a cheaper model often tells as much.
@@ -116,7 +120,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (C,)
         Known labels, in the order of the similarity columns.
     eta_ : float
-        The cut, in standard deviations below what is usual.
+        The cut, in standard deviations below what is usual. With ``rule="by-class"`` each class
+        has ``statistics_.leeway`` on top, which `strangeness` takes off.
     selection_ : Selection
         Which similarity and rule were chosen, and how well each would have done.
     continual_eta_ : ContinualEta
@@ -254,7 +259,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         selection = self._select(evidence)
         chosen = {label: fold[selection.score] for label, fold in by_class.items()}
         warn_uninformative([c for c, fold in chosen.items() if not fold.evidence.informative])
-        state |= self._calibrated(estimator, memory, selection)
+        state |= self._calibrated(estimator, memory, selection, evidence[selection.score])
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         self.__dict__.update(
             state,
@@ -297,7 +302,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             kept.training_rows()[0],
         )
         carry = self.memory is not None and selection.score == self.selection_.score
-        state = self._calibrated(estimator, memory.append(new), selection, carry)
+        pieces = evidence[selection.score]
+        state = self._calibrated(estimator, memory.append(new), selection, pieces, carry)
         self.__dict__.update(
             state,
             **self._told(evidence, selection),
@@ -378,8 +384,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         resolve_objective(self.objective)
         if self.method not in ("limen", "paper"):
             raise ValueError(unknown_name("method", self.method, ["limen", "paper"]))
-        if self.rule is not None and self.rule not in COMBINATIONS:
-            raise ValueError(unknown_name("rule", self.rule, COMBINATIONS))
+        known_rules = [BY_CLASS, *COMBINATIONS, _CHOSEN]
+        if self.rule is not None and self.rule not in known_rules:
+            raise ValueError(unknown_name("rule", self.rule, known_rules))
         if self.memory_choice not in STRATEGIES:
             raise ValueError(unknown_name("memory_choice", self.memory_choice, STRATEGIES))
         if self.calibration not in ("holdout", "train"):
@@ -436,8 +443,15 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         return selection.score if isinstance(self.similarity, str) else self.similarity
 
     def _select(self, evidence: Mapping[str, Sequence[Evidence]]) -> Selection:
-        usual = tuple(COMBINATIONS) if self.method == "limen" else ("halving",)
-        return select(evidence, self.objective, (self.rule,) if self.rule else usual)
+        # Scores are chosen by the one cut that comes nearest, which is eta_ too.
+        named = "robust" if self._rule == BY_CLASS else self._rule
+        return select(
+            evidence, self.objective, tuple(COMBINATIONS) if named == _CHOSEN else (named,)
+        )
+
+    @property
+    def _rule(self) -> str:
+        return self.rule or (BY_CLASS if self.method == "limen" else "halving")
 
     def _told(self, evidence: dict[str, list[Evidence]], selection: Selection) -> dict[str, Any]:
         """What follows from the evidence, and how the cut came about by the similarity chosen."""
@@ -494,7 +508,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         )
         folds = {}
         for name in names:
-            statistics = self.statistics_
+            statistics = self.statistics_.allowing(np.zeros(len(self.classes_)))
             if name != self.selection_.score:
                 statistics = ClassStatistics(self.classes_).update(known[name], y_usual)
             folds[name] = judge_fold(
@@ -515,9 +529,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         return picker
 
     def _calibrated(
-        self, estimator: Any, memory: Memory, selection: Selection, carry: bool = False
+        self,
+        estimator: Any,
+        memory: Memory,
+        selection: Selection,
+        evidence: Sequence[Evidence],
+        carry: bool = False,
     ) -> dict[str, Any]:
-        """The estimator with what is usual for its classes.
+        """The estimator with what is usual for its classes, and by how much each may depart.
 
         With `carry`, what was usual for the old classes is carried on: the points that were kept
         tell how it moved.
@@ -533,6 +552,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
             before = ClassStatistics(self.classes_)
             before.update(similarity_of(self.estimator_, kept, how, self.classes_), y_kept)
             statistics = self.statistics_.carried(before, statistics)
+        if self._rule == BY_CLASS:
+            right = classes[similarity.argmax(axis=1)] == y
+            known = np.where(right, statistics.strangeness(similarity), np.inf)
+            cuts = class_cuts(evidence, known, y, classes, self.objective)
+            statistics = statistics.allowing(cuts - selection.eta)
         return {
             "estimator_": estimator,
             "classes_": classes,

@@ -54,6 +54,8 @@ class Evidence:
     strangeness, won : ndarray of shape (m,)
         Of some of its points, strangeness and the known class each is most similar to; empty if
         that was not recorded.
+    known_then : tuple
+        The classes that were known when it was met.
     """
 
     cuts: Floats
@@ -66,6 +68,7 @@ class Evidence:
     label: Any = None
     strangeness: Floats = field(default_factory=lambda: np.empty(0))
     won: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    known_then: tuple[Any, ...] = ()
 
     @classmethod
     def of(
@@ -107,6 +110,7 @@ def weigh(
     discovered: bool = False,
     label: Any = None,
     won: ArrayLike | None = None,
+    known_then: Sequence[Any] = (),
 ) -> tuple[Evidence, EtaChoice | None]:
     """The evidence of one class, and the cut it asks for; None if no known point is right.
 
@@ -123,6 +127,8 @@ def weigh(
     label : object
     won : array-like of shape (m,), optional
         The known class that each novel point is most similar to.
+    known_then : sequence
+        The classes known when it was met.
     """
     known, novel = np.asarray(known, dtype=float), np.asarray(novel, dtype=float)
     right = np.isfinite(known)
@@ -145,6 +151,7 @@ def weigh(
         informative=choice is not None and choice.informative,
         discovered=discovered,
         label=label,
+        known_then=tuple(known_then),
         **landed,
     )
     return piece, choice

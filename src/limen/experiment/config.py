@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from limen.class_cuts import BY_CLASS
 from limen.datasets import NAMES
 from limen.exemplars import STRATEGIES
 from limen.objectives import unknown_name
@@ -27,7 +28,6 @@ from limen.shels.settings import (
 OBJECTIVES = ("gmean", "total")
 POLICIES = ("shels", "cheating", "ours", "limen", "rate95")  # limen: in runs of its own method
 CHOSEN = "chosen"  # by what held-out and discovered classes show
-BY_CLASS = "by-class"  # a cut for every class
 
 
 class ConfigError(ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from limen.alarm import NoveltyAlarm
-from limen.class_cuts import class_cuts
+from limen.class_cuts import BY_CLASS, class_cuts
 from limen.continual import ContinualEta
-from limen.experiment.config import BY_CLASS, CHOSEN, OBJECTIVES, RunConfig
+from limen.experiment.config import CHOSEN, OBJECTIVES, RunConfig
 from limen.experiment.judging import Arrays, Step, aligned, view
 from limen.experiment.plan import scores_of
 from limen.selection import COMBINATIONS, Evidence, Selection, select
@@ -68,7 +68,7 @@ def _limen_record(
     found = {s: [_choices(step) for step in views[s]] for s in scores}
     evidence = {
         (name, s): [
-            Evidence.of(a["known"], a["novel"], name, label=label, won=a["won"])
+            Evidence.of(a["known"], a["novel"], name, **_met(label, a, {*folds} - {label}))
             for label, a in sorted(by_score[s].items())
         ]
         for name in OBJECTIVES
@@ -97,10 +97,8 @@ def _limen_record(
             for s in scores:
                 if step.learnt and found[s][i]:
                     a = views[s][i].arrays
-                    piece = Evidence.of(
-                        *(_known(a), a["novel"], name),
-                        **{"discovered": True, "label": step.next, "won": a["won"]},
-                    )
+                    met = _met(step.next, a, step.known, discovered=True)
+                    piece = Evidence.of(_known(a), a["novel"], name, **met)
                     evidence[name, s].append(piece)
         best = chosen[config.objective]
         if i == 0:
@@ -109,6 +107,11 @@ def _limen_record(
         row = _row(config, seed, step, shown, verdicts, best.eta)
         rows.append({**row, "selection": _expectations(best)})
     return {"seed": seed, "folds": facts, "rows": rows}
+
+
+def _met(label: int | None, a: Arrays, known: Iterable[int], **facts: Any) -> dict[str, Any]:
+    """Who was met, and what it was taken for, by whom."""
+    return {"label": label, "won": a["won"], "known_then": sorted(known), **facts}
 
 
 def _class_cuts(evidence: Sequence[Evidence], known: list[int], a: Arrays, name: str) -> Floats:

@@ -281,20 +281,25 @@ def _rows_of(labels: list[int], rows: Callable[[int], Rows]) -> Rows:
 
 
 def _network(config: RunConfig, unit: Unit, pulse: Pulse) -> Any:
-    from limen.shels import SHELSClassifier
-
     part = 0 if unit.held_out is None else 1 + unit.held_out
     seed = int(np.random.SeedSequence([unit.seed, part]).generate_state(1)[0])
     folded = unit.held_out is not None and config.fold_epochs
+    return network(config, folded or config.epochs, seed, pulse)
+
+
+def network(config: RunConfig, epochs: int, seed: int, progress: Any = False) -> Any:
+    """What a run trains, not trained yet."""
+    from limen.shels import SHELSClassifier
+
     return SHELSClassifier(
         _NETWORKS.get(config.dataset),
-        epochs=folded or config.epochs,
+        epochs=epochs,
         score="dot" if config.score == CHOSEN else config.score,
         **{name: getattr(config, name) for name in _TRAINING},
         device="cpu",
         threads=1,
         random_state=seed,
-        progress=pulse,
+        progress=progress,
     )
 
 
