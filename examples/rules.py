@@ -121,9 +121,15 @@ def main() -> None:
     parser.add_argument("--turned", action="store_true", help="turns and prototypes on any set")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    settings = {"dataset": options.dataset, "preset": "small", "method": "limen", "score": CHOSEN}
+    settings: dict[str, Any] = {
+        "dataset": options.dataset,
+        "preset": "small",
+        "method": "limen",
+        "score": CHOSEN,
+    }
     if options.turned:
-        settings |= {"turns": 4, "accommodation": "prototype"}
+        epochs = RunConfig.resolve(settings).epochs
+        settings |= {"turns": 4, "accommodation": "prototype", "fold_epochs": epochs // 3}
     config = RunConfig.resolve(settings)
     work = [(s, c) for s in options.seeds for c in class_order(config, 10, s)[0]]
     found = Parallel(n_jobs=options.jobs)(

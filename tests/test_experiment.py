@@ -778,7 +778,7 @@ def test_a_cut_for_every_class_is_recorded_and_judged():
         **{"won": np.array([0, 2]), "confusion": np.eye(3, dtype=int)},
     }
     steps = [Step([0, 1, 2], 3, faced)]
-    settings = {"dataset": "mnist", "method": "limen"}
+    settings = {"dataset": "fashion-mnist", "method": "limen"}
     config = RunConfig.resolve(settings)
     assert (config.score, config.rule) == ("deep-mahalanobis", "by-class")
     record = seed_record(config, 0, folds, steps)

@@ -258,7 +258,8 @@ _TURNED: Mapping[str, Any] = {
 # Digits have no mirror images; of photographs and clothes they are as good as the originals.
 _RECIPES: Mapping[str, Mapping[str, Any]] = {
     "digits": {"lr": 1e-3},
-    "mnist": {"lr": 1e-3, "norm": True, "augment": "shift", **_TURNED},
+    # On digits that were learnt later one cut does better.
+    "mnist": {"lr": 1e-3, "norm": True, "augment": "shift", **_TURNED, "rule": "robust"},
     "fashion-mnist": {"lr": 1e-3, "norm": True, "augment": "flip", **_TURNED},
     "cifar10": {"lr": 1e-3, "norm": True, "augment": "shift-flip"},
     "svhn": {"lr": 1e-3, "norm": True, "augment": "shift"},
