@@ -7,7 +7,7 @@ Each RUN is a folder of `limen run --method limen --keep-models`. A thresholder 
 and says what is an outlier. It is tried in two ways: fitted on the calibration points, as limen is,
 which has seen nothing novel; and on the very points to be judged, novel ones among them, which no
 detector has in practice. Figures go to results/thresholders.csv, in place of those of the same
-seeds; seeds whose models were not kept are left out.
+runs; seeds whose models were not kept are left out.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def _too_slow(_signal: int, _frame: Any) -> None:
     raise TimeoutError
 
 
-def compare(folder: Path) -> list[dict[str, Any]]:
+def compare(folder: Path, seeds: int | None) -> list[dict[str, Any]]:
     run, lines, builds = load_run(folder), [], thresholders()
-    for seed in run.seeds:
+    for seed in run.seeds[:seeds]:
         for row in seed["rows"]:
             step = folder / "work" / f"seed-{seed['seed']:03d}" / f"step-{len(row['known'])}.npz"
             if not step.exists():
@@ -106,13 +106,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="limen against the thresholders of pythresh")
     parser.add_argument("runs", nargs="+", type=Path)
     lines: list[dict[str, Any]] = []
-    for folder in parser.parse_args().runs:
-        lines += compare(folder)
-    table, keys = pd.DataFrame(lines).round(5), ["run", "seed"]
+    parser.add_argument("--seeds", type=int, help="the first so many; default: all")
+    options = parser.parse_args()
+    for folder in options.runs:
+        lines += compare(folder, options.seeds)
+    table, keys = pd.DataFrame(lines).round(5), ["run"]
     if OUT.exists():
         old = pd.read_csv(OUT, keep_default_na=False)
         mine = old.set_index(keys).index.isin(table.set_index(keys).index)
-        table = pd.concat([old[~mine], table]).sort_values(keys, kind="stable")
+        table = pd.concat([old[~mine], table]).sort_values(["run", "seed"], kind="stable")
     table["gmean"] = pd.to_numeric(table["gmean"], errors="coerce")
     table.to_csv(OUT, index=False)
     print(table.groupby(["run", "fitted on", "thresholder"])["gmean"].mean().to_string())
