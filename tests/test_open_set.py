@@ -377,14 +377,14 @@ def test_add_class_is_given_what_is_stored(known, novel):
 
 
 def test_every_class_has_a_cut_of_its_own(known, novel):
-    model = OpenSetClassifier(LogisticRegression(), random_state=0).fit(*known)
+    model = OpenSetClassifier(LogisticRegression(), rule="by-class", random_state=0).fit(*known)
     assert np.ptp(model.statistics_.leeway) > 0
     similarity = model.class_similarity(novel)
     won = similarity.argmax(axis=1)
     assert np.array_equal(
         model.predict_novelty(novel), similarity.max(axis=1) <= model.thresholds_[won]
     )
-    one = OpenSetClassifier(LogisticRegression(), rule="robust", random_state=0).fit(*known)
+    one = OpenSetClassifier(LogisticRegression(), random_state=0).fit(*known)
     assert not one.statistics_.leeway.any()
     assert one.eta_ == model.eta_
     moved = one.strangeness(novel) - model.strangeness(novel)

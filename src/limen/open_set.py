@@ -92,10 +92,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
     calibration_size : float, default=0.2
         Share of every class kept out of training with ``calibration="holdout"``.
     rule : {"by-class", "halving", "mean", "median", "consensus", "robust", "chosen"}, optional
-        How evidence makes a cut: one for every class, all made together (`limen.class_cuts`; the
-        default of ``"limen"``), or one for all: half way to each discovery in turn (the paper's),
-        the mean or the median of all cuts, the cut that is best for all classes together, or for
-        classes like these. ``"chosen"``: that for one cut which the evidence favours.
+        How evidence makes one cut: half way to each discovery in turn (the paper's), the mean or
+        the median of all cuts, the cut that is best for all classes together, or for classes like
+        these (``"robust"``, the default of ``"limen"``); ``"chosen"``: by the rule that the
+        evidence favours. Or ``"by-class"``: one for every class, all made together
+        (`limen.class_cuts`).
     fold_params : dict, optional
         Parameters of `estimator` for the trainings with a class held out, such as fewer epochs:
         eta is in units of the spread, so that a cheaper model often tells as much.
@@ -451,7 +452,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _rule(self) -> str:
-        return self.rule or (BY_CLASS if self.method == "limen" else "halving")
+        return self.rule or ("robust" if self.method == "limen" else "halving")
 
     def _told(self, evidence: dict[str, list[Evidence]], selection: Selection) -> dict[str, Any]:
         """What follows from the evidence, and how the cut came about by the similarity chosen."""
