@@ -749,6 +749,13 @@ def test_limen_s_record_judges_by_the_evidence_so_far():
     assert all(1 < v["eta"] <= 3 and v["gmean"] == 1 for v in limen)
 
 
+def test_statistics_of_all_points_need_a_network_that_stays():
+    settings = {"dataset": "mnist", "method": "limen"}
+    assert RunConfig.resolve({**settings, "accommodation": "replay"}).score == "chosen"
+    with pytest.raises(ConfigError, match="needs a network that stays"):
+        RunConfig.resolve({**settings, "accommodation": "replay", "score": "deep-mahalanobis"})
+
+
 def test_aligned_points_are_judged_by_one_cut_as_by_the_cut_of_their_class():
     rng = np.random.default_rng(0)
     arrays, known, cuts = {}, [7, 3], np.array([0.5, 2.0])

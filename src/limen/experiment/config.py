@@ -142,6 +142,8 @@ class RunConfig:
         if given.get("method") == "limen":
             usual |= _limen(dataset, preset, int(given.get("epochs", usual["epochs"])))
         accommodation = str(given.get("accommodation", usual.get("accommodation", "soft-freeze")))
+        if accommodation != "prototype" and usual.get("score") == STATISTICAL:
+            usual["score"] = CHOSEN  # statistics do not outlive training
         rate = rate_for_a_new_class(accommodation, dataset)
         if given.get("method") == "limen" and accommodation == "replay":
             rate = _REPLAY_RATE
@@ -171,6 +173,11 @@ class RunConfig:
             raise ConfigError(f"calibration must lie between 0 and 1, got {self.calibration!r}")
         if self.method == "paper" and self.score == CHOSEN:
             raise ConfigError("the paper's method has one score: name it, or take method limen")
+        if self.score == STATISTICAL and self.accommodation != "prototype":
+            raise ConfigError(
+                f"score {self.score} needs a network that stays: take accommodation prototype, or "
+                "another score"
+            )
         if 0 < self.memory < 4:
             raise ConfigError("memory must be 0 for all, or at least 4: some of it calibrates")
         if not 0 < self.alarm_level < 1:
