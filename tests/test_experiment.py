@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from limen.datasets import DatasetError
 from limen.experiment.config import ConfigError, RunConfig, difference, read_settings
-from limen.experiment.files import RunFolderError, write_bytes
+from limen.experiment.files import RunFolderError, read_arrays, write_bytes
 from limen.experiment.judging import Step, aligned, view
 from limen.experiment.plan import (
     Unit,
@@ -754,6 +755,68 @@ def test_statistics_of_all_points_need_a_network_that_stays():
     assert RunConfig.resolve({**settings, "accommodation": "replay"}).score == "chosen"
     with pytest.raises(ConfigError, match="needs a network that stays"):
         RunConfig.resolve({**settings, "accommodation": "replay", "score": "deep-mahalanobis"})
+
+
+def test_renewed_evidence_needs_a_network_that_stays():
+    settings = {"dataset": "mnist", "method": "limen"}
+    assert RunConfig.resolve(settings).evidence == "renewed"
+    assert RunConfig.resolve({**settings, "accommodation": "replay"}).evidence == "as-met"
+    assert RunConfig.resolve({"dataset": "cifar10", "method": "limen"}).evidence == "as-met"
+    for changes in ({"accommodation": "replay"}, {"method": "paper"}):
+        with pytest.raises(ConfigError, match="evidence renewed needs a network that stays"):
+            RunConfig.resolve({**settings, **changes, "evidence": "renewed"})
+
+
+def test_renewed_evidence_moves_the_cut_to_where_classes_would_be_met_today():
+    """Held out, classes were far; next to the class learnt since they are near."""
+
+    def held_out(novel):
+        known = {"known": np.linspace(0, 1, 20), "won": np.ones(20, dtype=int)}
+        return {**known, "novel": np.linspace(novel, novel + 0.5, 20)}
+
+    near = {f"after-3/{name}": array for name, array in held_out(1.5).items()}
+    folds = {label: {**held_out(6.0), **near} for label in (0, 1)}
+    first = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [6.0, 6.5], learnt=True)
+    second = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [1.6, 1.7])
+    faced = [first, replace(second, known=[0, 1, 2], next=3)]
+    first.arrays["won"] = np.zeros(2, dtype=int)
+    settings = {"dataset": "mnist", "method": "limen", "rule": "mean"}
+    etas = {}
+    for evidence in ("as-met", "renewed"):
+        config = RunConfig.resolve({**settings, "evidence": evidence})
+        rows = seed_record(config, 0, folds, faced)["rows"]
+        etas[evidence] = [
+            v["eta"]
+            for row in rows
+            for v in row["verdicts"]
+            if (v["policy"], v["objective"]) == ("limen", "gmean")
+        ]
+    # A cut lies in the middle between 1 and the nearest novel point: 6 as met, 1.5 today.
+    assert etas["as-met"] == pytest.approx([3.5, 3.5])
+    assert etas["renewed"] == pytest.approx([3.5, (1.25 + 1.25 + 3.5) / 3])
+
+
+def test_classes_are_held_out_again_with_every_class_learnt(blobs, tmp_path):
+    settings = {"accommodation": "prototype", "score": "deep-mahalanobis", "evidence": "renewed"}
+    sizes = {"known": 3, "fold_epochs": 1, "memory": 10, "calibration": 0.25}
+    config = tiny(blobs, method="limen", **settings, **sizes)
+    run(config, [0], tmp_path, keep_models=True)
+    work, n = RunFolder(tmp_path).work(0), config.known
+    known, coming = class_order(config, BLOBS, 0)
+    for label in known:
+        fold = read_arrays(work / f"fold-{label}.npz")
+        for met in range(n + 1, n + len(coming)):
+            later = {name: fold[f"after-{met}/{name}"] for name in ("known", "novel", "won")}
+            others = {*known, *coming[: met - n]} - {label}
+            assert set(later["won"].tolist()) <= others
+            assert len(later["known"]) == 10 * len(others)  # no more than what is kept
+            assert len(later["novel"]) == 10
+    steps = [read_arrays(work / f"step-{n + i}.npz") for i in range(len(coming))]
+    for i, arrays in enumerate(steps):
+        again = {name.split("/")[0] for name in arrays if "/" in name}
+        assert again == {f"again-{label}" for label in coming[: max(i - 1, 0)]}
+        for name in again:
+            assert int(name.removeprefix("again-")) not in arrays[f"{name}/won"]
 
 
 def test_aligned_points_are_judged_by_one_cut_as_by_the_cut_of_their_class():

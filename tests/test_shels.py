@@ -684,7 +684,32 @@ def test_statistics_of_all_points_are_carried_on_while_the_network_stays(tmp_pat
         held.set_params(score="deep-mahalanobis")
         assert held.score(X_test, y_test) > 0.95
         assert held.score(X_new, y_new) > 0.9
-    assert model.stored_.statistics.count == len(y) + len(digits(7)[0])
+    assert model.stored_.statistics.count.sum() == len(y) + len(digits(7)[0])
+
+
+@pytest.mark.parametrize("score", ["prototype", "knn", "deep-knn", "deep-mahalanobis"])
+def test_a_class_left_out_is_as_if_it_had_never_been_learnt(fitted, score):
+    _, X, X_test, y, _ = fitted
+    five = digits(5)[0]
+    never, grown = (small(accommodation="prototype").fit(X, y) for _ in range(2))
+    never.add_class(five, 5)
+    grown.add_class(digits(7)[0], 7).add_class(five, 5)
+    left = grown.without_class(7)
+    for model in (left, never):  # stored examples are drawn at random: compare with the same
+        model.remember(np.concatenate([X, five]), np.append(y, [5] * len(five)))
+    assert left.classes_.tolist() == never.classes_.tolist() == [0, 1, 2, 3, 5]
+    np.testing.assert_array_equal(left.similarity(X_test, score), never.similarity(X_test, score))
+    assert grown.classes_.tolist() == [0, 1, 2, 3, 7, 5]
+    assert grown.similarity(X_test, score).shape == (len(X_test), 6)
+    assert left.add_class(digits(7)[0], 7).classes_.tolist() == [0, 1, 2, 3, 5, 7]
+
+
+def test_what_cannot_be_left_out_is_refused(fitted):
+    model, _, _, _, _ = fitted
+    with pytest.raises(ValueError, match="class 8 is not known"):
+        model.without_class(8)
+    with pytest.raises(ValueError, match="only of a network that stays as it is"):
+        model.without_class(0)
 
 
 def test_statistics_end_where_the_network_changes(fitted):

@@ -418,15 +418,24 @@ def test_statistics_taken_in_class_by_class_are_those_of_all_at_once():
     means = np.stack([placed[labels == c].mean(axis=0) for c in range(3)])
     within = placed - means[labels]
     np.testing.assert_allclose(grown.means, means, rtol=1e-6)
-    np.testing.assert_allclose(grown.scatter, within.T @ within, rtol=1e-5)
-    assert grown.count == 90
+    np.testing.assert_allclose(grown.scatter.sum(axis=0), within.T @ within, rtol=1e-5)
+    assert grown.count.tolist() == [30, 30, 30]
+
+
+def test_statistics_without_a_class_are_those_of_one_never_learnt():
+    rng = np.random.default_rng(0)
+    points, labels = rng.random((80, 6)), np.repeat(range(4), 20)
+    two = DeepStatistics.of(points[:40], labels[:40], size=4)
+    never = two.with_class(points[60:])
+    left_out = two.with_class(points[40:60]).with_class(points[60:]).without(2)
+    np.testing.assert_array_equal(left_out.similarity(points), never.similarity(points))
 
 
 def test_similarity_by_statistics_is_scipys_distance():
     rng = np.random.default_rng(1)
     points, labels = rng.random((80, 5)), np.repeat([0, 1], 40)
     told = DeepStatistics.of(points, labels, size=5)
-    covariance = told.scatter / 80
+    covariance = told.scatter.sum(axis=0) / 80
     covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / 5 * np.eye(5)
     found, inverse = told.similarity(points[:4]), np.linalg.inv(covariance)
     for i, c in np.ndindex(4, 2):

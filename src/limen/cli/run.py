@@ -64,6 +64,9 @@ def run(
     rule: Annotated[
         Text, typer.Option(help="Of limen: by-class; one cut: halving, mean, ..., chosen.")
     ] = None,
+    evidence: Annotated[
+        Text, typer.Option(help="Of limen: as-met, or renewed with every class learnt.")
+    ] = None,
     accommodation: Annotated[
         Text, typer.Option(help="soft-freeze (the paper's), replay or prototype.")
     ] = None,
@@ -115,6 +118,7 @@ def run(
         "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
         "accommodation_steps": accommodation_steps, "memory": memory,
         "distillation": distillation, "turns": turns, "rule": rule, "memory_choice": memory_choice,
+        "evidence": evidence,
         "objective": objective, "alarm_batch": alarm_batch, "alarm_level": alarm_level,
     }  # fmt: skip
     how: dict[str, Any] = {

@@ -36,9 +36,27 @@ class Step:
 
 def view(arrays: Arrays, score: str) -> Arrays:
     """What was recorded with one score; a run with a single score does not name it."""
-    mine = f"{score}/"
-    named = {n.removeprefix(mine): array for n, array in arrays.items() if n.startswith(mine)}
-    return named or arrays
+    return under(arrays, score) or arrays
+
+
+def under(arrays: Arrays, name: str) -> Arrays:
+    """What was recorded under a name, as `named` does."""
+    mine = f"{name}/"
+    return {n.removeprefix(mine): array for n, array in arrays.items() if n.startswith(mine)}
+
+
+def named(name: str, arrays: Arrays) -> Arrays:
+    return {f"{name}/{n}": array for n, array in arrays.items()}
+
+
+def after(met: int) -> str:
+    """Of a class held out, what it looks like once so many classes are met is under this name."""
+    return f"after-{met}"
+
+
+def again(label: int) -> str:
+    """Of a step, what a class discovered before would look like now is under this name."""
+    return f"again-{label}"
 
 
 def aligned(arrays: Arrays, known: list[int], cuts: NDArray[np.float64], eta: float) -> Arrays:
@@ -75,30 +93,28 @@ class Looks:
 
     def named(self, score: str, arrays: Arrays) -> Arrays:
         """As they are recorded; see `view`."""
-        if len(self.scores) == 1:
-            return arrays
-        return {f"{score}/{name}": array for name, array in arrays.items()}
+        return arrays if len(self.scores) == 1 else named(score, arrays)
 
 
-def judge_held_out(looks: Looks, classes: NDArray[Any], y_usual: NDArray[Any]) -> Arrays:
+def judge_held_out(
+    looks: Looks, classes: NDArray[Any], y_usual: NDArray[Any], name: str | None = None
+) -> Arrays:
     """Of a model without one class: strangeness of ``usual`` points and of the ``novel`` class.
 
     ``known`` is infinite where the class is wrong: such a point is wrong at every cut. ``won`` is
-    the class each novel point is taken for, if it is taken for known.
+    the class each novel point is taken for, if it is taken for known. Recorded under `name`.
     """
     arrays: Arrays = {}
     for score in looks.scores:
         seen = looks.by(score)
         statistics = what_is_usual(seen["usual"], y_usual, classes)
         right = classes[seen["usual"].argmax(axis=1)] == y_usual
-        arrays |= looks.named(
-            score,
-            {
-                "known": np.where(right, statistics.strangeness(seen["usual"]), np.inf),
-                "novel": statistics.strangeness(seen["novel"]),
-                "won": classes[seen["novel"].argmax(axis=1)],
-            },
-        )
+        found = {
+            "known": np.where(right, statistics.strangeness(seen["usual"]), np.inf),
+            "novel": statistics.strangeness(seen["novel"]),
+            "won": classes[seen["novel"].argmax(axis=1)],
+        }
+        arrays |= looks.named(score, named(name, found) if name else found)
     return arrays
 
 

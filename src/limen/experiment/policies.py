@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 from limen.alarm import NoveltyAlarm
 from limen.class_cuts import BY_CLASS, class_cuts
 from limen.continual import ContinualEta
-from limen.experiment.config import CHOSEN, OBJECTIVES, RunConfig
-from limen.experiment.judging import Arrays, Step, aligned, view
+from limen.experiment.config import CHOSEN, OBJECTIVES, RENEWED, RunConfig
+from limen.experiment.judging import Arrays, Step, after, again, aligned, under, view
 from limen.experiment.plan import scores_of
 from limen.selection import COMBINATIONS, Evidence, Selection, select
 from limen.threshold import EtaChoice, search_eta
@@ -66,25 +66,18 @@ def _limen_record(
     choices = {s: _fold_choices(seen) for s, seen in by_score.items()}
     views = {s: [replace(step, arrays=view(step.arrays, s)) for step in steps] for s in scores}
     found = {s: [_choices(step) for step in views[s]] for s in scores}
-    evidence = {
-        (name, s): [
-            Evidence.of(a["known"], a["novel"], name, **_met(label, a, {*folds} - {label}))
-            for label, a in sorted(by_score[s].items())
-        ]
-        for name in OBJECTIVES
-        for s in scores
-    }
     rows = []
     for i, step in enumerate(steps):
         verdicts, chosen = [], {}
         for name in OBJECTIVES:
-            best = select({s: evidence[name, s] for s in scores}, name, rules)
+            evidence = {s: _evidence(config, by_score[s], views[s][: i + 1], name) for s in scores}
+            best = select(evidence, name, rules)
             arrays = views[best.score][i].arrays
             ours = _ours(name, choices[best.score], found[best.score], views[best.score])[i]
             cuts = _cuts(arrays, found[best.score][i], name, ours)
             told = _verdicts(arrays, name, cuts)
             if config.rule == BY_CLASS:
-                own = _class_cuts(evidence[name, best.score], step.known, arrays, name)
+                own = _class_cuts(evidence[best.score], step.known, arrays, name)
                 best = replace(best, rule=BY_CLASS, eta=float(own.mean()))
                 judged = _verdicts(
                     aligned(arrays, step.known, own, best.eta), name, {"limen": best.eta}
@@ -94,12 +87,6 @@ def _limen_record(
                 told += _verdicts(arrays, name, {"limen": best.eta})
             chosen[name] = best
             verdicts += [{**v, "score": best.score, "rule": best.rule} for v in told]
-            for s in scores:
-                if step.learnt and found[s][i]:
-                    a = views[s][i].arrays
-                    met = _met(step.next, a, step.known, discovered=True)
-                    piece = Evidence.of(_known(a), a["novel"], name, **met)
-                    evidence[name, s].append(piece)
         best = chosen[config.objective]
         if i == 0:
             facts = _fold_facts(choices[best.score], by_score[best.score], best.eta)
@@ -109,9 +96,37 @@ def _limen_record(
     return {"seed": seed, "folds": facts, "rows": rows}
 
 
-def _met(label: int | None, a: Arrays, known: Iterable[int], **facts: Any) -> dict[str, Any]:
-    """Who was met, and what it was taken for, by whom."""
-    return {"label": label, "won": a["won"], "known_then": sorted(known), **facts}
+def _evidence(
+    config: RunConfig, folds: Mapping[int, Arrays], steps: Sequence[Step], objective: str
+) -> list[Evidence]:
+    """What all classes held out and discovered say at the last of these steps, by one score."""
+    *before, now = steps
+
+    def renewed(arrays: Arrays, name: str) -> Arrays:
+        return under(arrays, name) if config.evidence == RENEWED else {}
+
+    pieces = []
+    for label, a in sorted(folds.items()):
+        today = renewed(a, after(len(now.known)))
+        known = {*now.known} if today else {*folds}
+        pieces.append(_piece(label, today or a, known - {label}, objective))
+    for step in before:
+        if not step.learnt or not step.arrays["train_right"].any():
+            continue
+        assert step.next is not None
+        today = renewed(now.arrays, again(step.next))
+        known = {*now.known} - {step.next} if today else {*step.known}
+        a = today or {**step.arrays, "known": _known(step.arrays)}
+        pieces.append(_piece(step.next, a, known, objective, discovered=True))
+    return pieces
+
+
+def _piece(
+    label: int, a: Arrays, known: Iterable[int], objective: str, discovered: bool = False
+) -> Evidence:
+    """What a class says that was met with some classes known."""
+    facts = {"label": label, "discovered": discovered, "known_then": sorted(known)}
+    return Evidence.of(a["known"], a["novel"], objective, won=a["won"], **facts)
 
 
 def _class_cuts(evidence: Sequence[Evidence], known: list[int], a: Arrays, name: str) -> Floats:

@@ -18,9 +18,17 @@ from numpy.typing import NDArray
 
 from limen.datasets import Dataset
 from limen.exemplars import pick
-from limen.experiment.config import CHOSEN, RunConfig
+from limen.experiment.config import CHOSEN, RENEWED, RunConfig
 from limen.experiment.files import read_arrays, read_json, write_arrays, write_json
-from limen.experiment.judging import Arrays, Looks, Step, judge_held_out, judge_step
+from limen.experiment.judging import (
+    Arrays,
+    Looks,
+    Step,
+    after,
+    again,
+    judge_held_out,
+    judge_step,
+)
 from limen.experiment.plan import (
     Unit,
     class_order,
@@ -73,12 +81,44 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool 
         else:
             model = _network(config, unit, pulse).fit(X[rows], y[rows])
             inputs["usual"] = X[usual]
+        memory = Memory().taking_in(others, model, config, unit, data)
         if _compares(config):
-            _compare_with(model, data, Memory().taking_in(others, model, config, unit, data))
+            _compare_with(model, data, memory)
         arrays = judge_held_out(Looks(model, scores, seen, **inputs), model.classes_, y[usual])
-    if path is not None and keep_model:
-        model.save(path)
+        if path is not None and keep_model:
+            model.save(path)
+        if config.evidence == RENEWED:
+            arrays |= _held_out_later(model, memory, config, unit, data)
     return {**arrays, "seconds": _seconds(model.history_, start)}
+
+
+def _held_out_later(
+    model: Any, memory: Memory, config: RunConfig, unit: Unit, data: Dataset
+) -> Arrays:
+    """The same again whenever a class has been learnt: the network stays, so no step is taken."""
+    assert unit.held_out is not None
+    first, coming = class_order(config, data.n_classes, unit.seed)
+    model.set_params(**{name: getattr(config, name) for name in _LESSON})
+    held_out = Memory().taking_in([unit.held_out], model, config, unit, data)
+    arrays: Arrays = {}
+    for met, label in enumerate(coming[:-1], start=len(first) + 1):
+        model.add_class(data.X_train[training_rows(config, unit, data, label)], label)
+        memory = memory.taking_in([label], model, config, unit, data)
+        if _compares(config):
+            _compare_with(model, data, memory)
+        novel = held_out.rows(unit.held_out)
+        arrays |= _judge_kept(model, memory, novel, config, data, after(met))
+    return arrays
+
+
+def _judge_kept(
+    model: Any, memory: Memory, novel: Rows, config: RunConfig, data: Dataset, name: str
+) -> Arrays:
+    """`judge_held_out` by what is kept of the classes a model knows."""
+    usual = _rows_of(model.classes_.tolist(), memory.usual.__getitem__)
+    X, y = data.X_train, data.y_train
+    looks = Looks(model, scores_of(config), usual=X[usual], novel=X[novel])
+    return judge_held_out(looks, model.classes_, y[usual], name)
 
 
 @dataclass(frozen=True)
@@ -106,6 +146,10 @@ class Memory:
                 trained = kept if len(kept) else tells
             replay[label], usual[label] = np.sort(trained), np.sort(tells)
         return Memory(replay, usual)
+
+    def rows(self, label: int) -> Rows:
+        """All that is kept of a class."""
+        return np.union1d(self.replay[label], self.usual[label])
 
     def write(self, path: Path) -> None:
         parts = {"replay": self.replay, "usual": self.usual}
@@ -169,6 +213,8 @@ def run_stream(
                 model = models.after(steps)
                 before = steps[-1] if steps and config.memory else None
                 step = _face(model, models.memory, config, unit, data, label, before)
+                if config.evidence == RENEWED:
+                    _face_again(step, model, models.memory, config, data, coming[:number])
                 step.arrays["seconds"] = _seconds(models.history, start)
                 _keep_step(work, len(first) + number, step)
             last = number == len(to_face) - 1
@@ -273,6 +319,15 @@ def _face(
         before,
     )
     return Step(known, label, arrays)
+
+
+def _face_again(
+    step: Step, model: Any, memory: Memory, config: RunConfig, data: Dataset, learnt: list[int]
+) -> None:
+    """What the classes learnt before the last would look like, had they not been learnt."""
+    for label in learnt[:-1]:  # nothing has been learnt since the last was met
+        never, novel = model.without_class(label), memory.rows(label)
+        step.arrays.update(_judge_kept(never, memory, novel, config, data, again(label)))
 
 
 def _rows_of(labels: list[int], rows: Callable[[int], Rows]) -> Rows:

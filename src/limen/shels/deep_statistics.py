@@ -1,8 +1,8 @@
 """What all points of every class look like to a network that no longer changes, in few numbers.
 
-A few examples tell badly what is usual for a class. Means and the spread within classes of all its
-points can be carried on exactly, at the size of one hidden layer, as long as features and maps stay
-what they are.
+A few examples tell badly what is usual for a class. Mean and spread of all its points can be
+carried on exactly as long as features and maps stay what they are, and a class can be left out
+again as if it had never been learnt.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _SHRINKAGE = 0.05  # towards equal spread in all directions
 
 @dataclass(frozen=True)
 class DeepStatistics:
-    """Mean of each class, and the spread within classes, in some directions.
+    """Mean of each class and the spread within it, in some directions.
 
     Attributes
     ----------
     basis : ndarray (D, K)
         The principal directions of the points of the first classes.
     means : ndarray (C, K)
-    scatter : ndarray (K, K)
-        Sum over all points of the outer product of their distance to the mean of their class.
-    count : ndarray ()
+    scatter : ndarray (C, K, K)
+        Of each class, the sum over its points of the outer product of their distance to its mean.
+    count : ndarray (C,)
         How many points that are.
 
     Examples
@@ -52,7 +52,8 @@ class DeepStatistics:
         apart = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
         basis = np.linalg.eigh(apart.T @ apart)[1][:, ::-1][:, :size].astype(np.float32)
         width = basis.shape[1]
-        statistics = cls(basis, np.empty((0, width)), np.zeros((width, width)), np.array(0))
+        none = np.empty((0, width, width), dtype=np.float32)
+        statistics = cls(basis, np.empty((0, width)), none, np.empty(0, dtype=np.int64))
         for column in range(int(np.max(labels)) + 1):
             statistics = statistics.with_class(points[labels == column])
         return statistics
@@ -62,16 +63,30 @@ class DeepStatistics:
         placed = self._placed(points)
         mean = placed.mean(axis=0)
         apart = placed - mean
+        own = (apart.T @ apart).astype(np.float32)
         return type(self)(
             self.basis,
             np.vstack([self.means, mean]),
-            self.scatter + apart.T @ apart,
-            self.count + len(points),
+            np.concatenate([self.scatter, own[None]]),
+            np.append(self.count, len(points)),
+        )
+
+    def without(self, column: int) -> Self:
+        """As if one class had never been learnt; the directions stay those of the first classes."""
+        return type(self)(
+            self.basis,
+            np.delete(self.means, column, axis=0),
+            np.delete(self.scatter, column, axis=0),
+            np.delete(self.count, column),
         )
 
     def similarity(self, points: Floats) -> Floats:
-        """Minus the squared distance to each mean in units of the spread within, (n, C)."""
-        size, spread = len(self.scatter), self.scatter / self.count
+        """Minus the squared distance to each mean in units of the spread within, (n, C).
+
+        The spread is that within all classes together.
+        """
+        size = self.basis.shape[1]
+        spread = self.scatter.sum(axis=0, dtype=np.float64) / self.count.sum()
         even = max(float(np.trace(spread)) / size, 1e-12) * np.eye(size)
         covariance = (1 - _SHRINKAGE) * spread + _SHRINKAGE * even
         whitener = np.linalg.cholesky(np.linalg.inv(covariance))

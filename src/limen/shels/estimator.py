@@ -359,6 +359,31 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         )
         return self
 
+    def without_class(self, label: Any) -> Self:
+        """A copy that has never learnt this class, which must have been added after `fit`.
+
+        It needs a network that stays as it is (``accommodation="prototype"``), and tells how
+        strange the class would be today, next to those learnt since. Activities stay.
+        """
+        check_is_fitted(self)
+        labels = self.classes_.tolist()
+        if label not in labels:
+            raise ValueError(f"class {label!r} is not known: {labels} are")
+        if self.stored_.statistics is None:
+            raise ValueError(
+                "a class can be left out only of a network that stays as it is: fit with "
+                "accommodation='prototype'"
+            )
+        column, left = labels.index(label), copy.copy(self)
+        network = copy.deepcopy(self.network_)
+        network.drop_row(column)
+        left.__dict__.update(
+            classes_=np.delete(self.classes_, column),
+            network_=network,
+            stored_=self.stored_.without(column),
+        )
+        return left
+
     def remember(self, X: Any, y: Any) -> Self:
         """Compare with these examples of the known classes from now on, and no others.
 

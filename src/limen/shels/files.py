@@ -120,10 +120,10 @@ def _check(model: Any) -> None:
 
 
 def _check_statistics(told: DeepStatistics, width: int, classes: int) -> None:
-    size = len(told.scatter)
-    shapes = [part.shape for part in (told.basis, told.means, told.scatter)]
-    if shapes != [(width, size), (classes, size), (size, size)] or told.count.size != 1:
-        raise ValueError("statistics must fit features and maps, with a mean for every class")
+    size = told.basis.shape[-1]
+    shapes = [part.shape for part in (told.basis, told.means, told.scatter, told.count)]
+    if shapes != [(width, size), (classes, size), (classes, size, size), (classes,)]:
+        raise ValueError("statistics must fit features and maps, with those of every class")
     parts = (told.basis, told.means, told.scatter)
     if not all(np.isfinite(part).all() for part in parts) or told.count.min() < 1:
         raise ValueError("statistics must be finite numbers of at least 1 point")

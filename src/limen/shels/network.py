@@ -207,6 +207,14 @@ class SHELSNetwork(nn.Module):
         if self.turned is not None:
             self.turned = nn.Parameter(torch.cat([self.turned, drawn[:, 1:]]))
 
+    @torch.no_grad()
+    def drop_row(self, column: int) -> None:
+        """One class less."""
+        kept = [c for c in range(len(self.rows)) if c != column]
+        self.rows = nn.Parameter(self.rows[kept])
+        if self.turned is not None:
+            self.turned = nn.Parameter(self.turned[kept])
+
 
 class _Norm(nn.Module):
     """Batch normalisation that is told whether it is training."""

@@ -76,6 +76,16 @@ class ClassFeatures:
         parts = (self.features.copy(), self.labels.copy(), self.maps.copy())
         return ClassFeatures(*parts, self.statistics)
 
+    def without(self, column: int) -> ClassFeatures:
+        """Those of the other classes, as if this one had never been learnt."""
+        kept = self.labels != column
+        return ClassFeatures(
+            self.features[kept],
+            self.labels[kept] - (self.labels[kept] > column),
+            self.maps[kept] if len(self.maps) else self.maps,
+            self.statistics and self.statistics.without(column),
+        )
+
     def append(self, other: ClassFeatures) -> ClassFeatures:
         both = len(self.maps) == len(self.labels) and len(other.maps) == len(other.labels)
         return ClassFeatures(
