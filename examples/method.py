@@ -58,7 +58,7 @@ def paper_steps(dataset: str, preset: str) -> int:
     return sum(steps_of(config, data, unit) for unit in units_of(config, data.n_classes, 0))
 
 
-def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def overview(runs: dict[str, Run]) -> pd.DataFrame:
     lines, versions = [], pd.read_csv(RESULTS / "versions.csv", dtype={"version": str})
     for name, run in runs.items():
         dataset, preset = run.config["dataset"], run.config["preset"]
@@ -66,16 +66,10 @@ def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataF
         theirs = finished(f"{dataset}-{preset}")
         ours = percent(means(theirs, "ours")["gmean"]) if theirs else ""
         wanted = " / ".join(str(t) for t in TARGETS[dataset]) if preset == "small" else ""
-        study = studies.get(dataset) if preset == "small" else None
         shared = versions[(versions["dataset"] == dataset) & (versions["seed"] < 3)]
         before = shared.groupby("version")["gmean"].mean()
         last = versions[versions["dataset"] == dataset]
         last = last[(last["version"] == last["version"].max()) & last["seed"].isin(_numbers(run))]
-        everything = math.nan
-        if study is not None:
-            kept = study[study["variant"] == "6: everything kept"]
-            if kept["seed"].nunique() == len(run.seeds):  # of fewer, see the ablation
-                everything = kept["gmean"].mean()
         lines.append(
             {
                 "run": name,
@@ -90,7 +84,6 @@ def overview(runs: dict[str, Run], studies: dict[str, pd.DataFrame]) -> pd.DataF
                 if preset == "small" and len(last) == len(run.seeds)
                 else "",
                 "wanted / hoped for": wanted,
-                "everything kept": percent(everything),
                 "balanced total": percent(limen["total"]),
                 "pooled total": percent(limen["pooled"]),
                 "`cheating`": percent(cheating["gmean"]),
@@ -143,19 +136,17 @@ def by_row(runs: dict[str, Run]) -> pd.DataFrame:
 
 
 def ablation(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Mean G-mean with each part taken out, and what that costs."""
+    """What taking out each part changes, and on how many seeds that was measured."""
     lines: dict[str, dict[str, str]] = {}
     for dataset, study in studies.items():
         rows = study[study["study"] == "ablation"]
         full = rows[rows["variant"] == "limen"]
-        for variant, mine in rows.groupby("variant", sort=False):
-            same = full[full["seed"].isin(mine["seed"])]["gmean"].mean()
-            mean = mine["gmean"].mean()
-            change = "" if variant == "limen" else f" ({100 * (mean - same):+.1f})"
-            label = "nothing" if variant == "limen" else str(variant)
-            lines.setdefault(label, {})[SETS[dataset]] = percent(mean) + change
-    order = ["nothing", *sorted(label for label in lines if label != "nothing")]
-    return pd.DataFrame([{"taken out": label, **lines[label]} for label in order]).fillna("")
+        for variant, mine in rows[rows["variant"] != "limen"].groupby("variant", sort=False):
+            seeds = mine["seed"].unique()
+            same = full[full["seed"].isin(seeds)]["gmean"].mean()
+            change = f"{100 * (mine['gmean'].mean() - same):+.1f} ({len(seeds)})"
+            lines.setdefault(str(variant), {})[SETS[dataset]] = change
+    return pd.DataFrame([{"taken out": name, **lines[name]} for name in sorted(lines)]).fillna("")
 
 
 def forgetting(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -327,12 +318,15 @@ def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
         data = data_of(config)
         units = [u for u in units_of(config, data.n_classes, 0) if u.held_out is not None]
         whole = sum(steps_of(config, data, unit) for unit in units)
-        points = rows.groupby("fold_steps")["gmean"].mean()
+        fewer = rows["variant"] == "half the images"
+        points = rows[~fewer].groupby("fold_steps")["gmean"].mean()
         if len(points) < 2:
             continue
         x, own = points.index / whole, rows[rows["variant"] == "limen"]["fold_steps"].iloc[0]
         ax.plot(100 * x, 100 * points, marker="o", color=colour, label=SETS[dataset])
         ax.plot(100 * own / whole, 100 * points[own], "o", ms=11, mfc="none", color=colour)
+        less = rows[fewer].groupby("fold_steps")["gmean"].mean()
+        ax.plot(100 * less.index / whole, 100 * less, "x", ms=8, mew=2, color=colour)
     if not ax.lines:
         return
     ax.set(xlabel="steps of the folds, % of the paper's", ylabel="G-mean, %", xlim=(0, None))
@@ -393,7 +387,7 @@ def main() -> None:
     small = {name: run for name, run in runs.items() if run.config["preset"] == "small"}
     paths = {dataset: RESULTS / f"study-{dataset}.csv" for dataset in SETS}
     studies = {dataset: pd.read_csv(path) for dataset, path in paths.items() if path.exists()}
-    whole = overview(runs, studies)
+    whole = overview(runs)
     tables = {
         "overview": whole,
         "headline": headline(whole),

@@ -96,8 +96,10 @@ def variants(config: RunConfig) -> list[Variant]:
             ),
             Variant("ablation", "7: no turns", {"turns": 1}),
         ]
-    epochs = {max(full // 12, 1), max(full // 6, 1), full // 2} - {config.fold_epochs}
-    folds = [Variant("folds", str(n), {"fold_epochs": n}, STREAM) for n in sorted(epochs)]
+    epochs = {max(full // 12, 1), max(full // 4, 1), full // 2} - {config.fold_epochs}
+    folds = [Variant("folds", f"epochs {n}", {"fold_epochs": n}, STREAM) for n in sorted(epochs)]
+    half = round((config.per_class or 0) * (1 - config.calibration)) // 2
+    folds += [Variant("folds", "half the images", {"fold_per_class": half}, STREAM)]
     sizes = {"reservoir": [10, 20, 100, 200], "herding": [20, 50], "k-centre": [20, 50]}
     if models != BASE:  # what calibrates is drawn at random, and a tenth of a class is all there is
         sizes = {"reservoir": [10, 20, 100]}
