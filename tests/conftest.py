@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,10 @@ from hypothesis import settings
 # Machines are noisy: how long an example takes says nothing.
 settings.register_profile("limen", deadline=None)
 settings.load_profile("limen")
+
+# A shell without job control starts what runs in its background deaf to interrupts, and what that
+# starts is deaf too: programs under test are to hear them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CENTRES = np.array([[0, 0], [10, 0], [0, 10], [10, 10], [5, 20]], dtype=float)
 

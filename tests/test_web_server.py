@@ -224,9 +224,11 @@ def test_events_tell_what_happens_while_it_happens(model_copy):
         assert events.headers["content-type"].startswith("text/event-stream")
         lines = events.iter_lines()
         assert next(lines) == ": welcome"
-        httpx2.post(f"{address}/v1/predict", files=files(pictures(8, 30)))
-        told = []
-        for line in lines:
+        sent = httpx2.post(f"{address}/v1/predict", files=files(pictures(8, 30)), timeout=60)
+        assert sent.status_code == 200
+        told, end = [], time.monotonic() + 60
+        for line in lines:  # at the latest, silence is broken every 15 s
+            assert time.monotonic() < end, told
             if line.startswith("event:"):
                 told.append(line.removeprefix("event: "))
             if "items" in told and "alarm" in told:
