@@ -290,18 +290,37 @@ def digits() -> pd.DataFrame:
         "4: one cut, robust": ("one, `robust`", "renewed"),
         "limen": ("by class", "renewed"),
     }
+    cells = _by_known(rows)
+    return pd.DataFrame(
+        [{"cut": cut, "evidence": met, **cells[name]} for name, (cut, met) in names.items()]
+    )
+
+
+def calibration() -> pd.DataFrame:
+    """Who tells what is usual, on the same set, learnt in two ways."""
+    lines = []
+    for ways, name in (("MNIST", "digits"), ("CIFAR-10", "digits-replay")):
+        rows = pd.read_csv(RESULTS / f"study-{name}.csv")
+        cells = _by_known(rows)
+        lines += [
+            {"learnt as": ways, "cut": cut, "calibrated on": points, **cells[variant]}
+            for variant, cut, points in (
+                ("2: calibrated on held-out points", "by class", "a tenth, held out"),
+                ("limen", "by class", "training points"),
+                ("4: one cut, robust", "one, `robust`", "training points"),
+            )
+        ]
+    return pd.DataFrame(lines)
+
+
+def _by_known(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Variant -> G-mean by number of classes known, and the mean."""
     means = rows.groupby(["variant", "known"])["gmean"].mean().unstack()
     found = means.assign(mean=means.mean(axis=1)).to_dict("index")
-    return pd.DataFrame(
-        [
-            {
-                "cut": cut,
-                "evidence": evidence,
-                **{str(known): percent(value) for known, value in found[name].items()},
-            }
-            for name, (cut, evidence) in names.items()
-        ]
-    )
+    return {
+        str(variant): {str(known): percent(value) for known, value in cells.items()}
+        for variant, cells in found.items()
+    }
 
 
 def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
@@ -394,6 +413,7 @@ def main() -> None:
         "development": development(),
         "choosing": choosing(),
         "digits": digits(),
+        "calibration": calibration(),
         "rows": by_row(runs),
         "rules": rules(small),
         "scores": scores(small),

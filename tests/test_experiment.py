@@ -22,7 +22,9 @@ from limen.experiment.plan import (
     Unit,
     calibration_rows,
     class_order,
+    data_of,
     steps_of,
+    training_rows,
     units_of,
 )
 from limen.experiment.policies import accuracies, keeping, seed_record, separation
@@ -575,7 +577,7 @@ def test_points_that_calibrate_are_never_trained_on(blobs, monkeypatch):
     from limen.experiment import units
     from limen.shels import SHELSClassifier
 
-    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1)
+    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, calibration=0.1)
     data, seen = units.data_of(config), []
     fit, add = SHELSClassifier.fit, SHELSClassifier.add_class
 
@@ -610,9 +612,11 @@ def test_memory_bounds_what_replay_sees(blobs, monkeypatch):
         return add(self, X, label, memory)
 
     monkeypatch.setattr(SHELSClassifier, "add_class", watched)
-    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=1, memory=7)
-    units.run_stream(config, Unit(0, None), None)
-    assert sizes == [[5, 5, 5, 5]]  # the other 2 calibrate
+    settings = {"method": "limen", "accommodation_steps": 4, "epochs": 1, "memory": 7}
+    for calibration in (0.1, 0.0):
+        units.run_stream(tiny(blobs, **settings, calibration=calibration), Unit(0, None), None)
+    # The other 2 calibrate; where none is set aside for that, all do both.
+    assert sizes == [[5, 5, 5, 5], [7, 7, 7, 7]]
 
 
 def test_what_is_usual_is_carried_on_by_what_memory_keeps(blobs):
@@ -620,7 +624,8 @@ def test_what_is_usual_is_carried_on_by_what_memory_keeps(blobs):
     from limen.experiment import units
     from limen.shels import SHELSClassifier
 
-    config = tiny(blobs, method="limen", accommodation_steps=4, epochs=2, memory=20, known=3)
+    settings = {"accommodation_steps": 4, "epochs": 2, "memory": 20, "calibration": 0.1}
+    config = tiny(blobs, method="limen", known=3, **settings)
     data, learnt = units.data_of(config), []
     add = SHELSClassifier.add_class
 
@@ -666,7 +671,7 @@ def test_new_classes_that_are_not_trained_cost_no_step_and_move_nothing(blobs, t
     config = tiny(blobs, method="limen", accommodation="prototype", epochs=2, memory=10)
     [record] = run(config, [0], tmp_path, keep_models=True)
     facts = json.loads((tmp_path / "facts-000.json").read_text())
-    assert facts["steps"]["stream"] == 2 * -(-4 * 43 // 32)
+    assert facts["steps"]["stream"] == 2 * -(-4 * 48 // 32)
     chosen = {v["score"] for row in record["rows"] for v in row["verdicts"]}
     assert chosen <= set(scores_to_try("prototype"))
     models = [_load(tmp_path / "work" / "seed-000" / f"model-{n}") for n in (4, 5)]
@@ -674,14 +679,14 @@ def test_new_classes_that_are_not_trained_cost_no_step_and_move_nothing(blobs, t
     for before, after in zip(first[:-1], second[:-1], strict=True):
         np.testing.assert_array_equal(before, after)
     np.testing.assert_array_equal(first[-1], second[-1][:4])
-    assert models[1].stored_.statistics.count.tolist() == [43] * 5  # all that was learnt
-    assert np.bincount(models[1].stored_.labels).tolist() == [7] * 5  # of what is kept
+    assert models[1].stored_.statistics.count.tolist() == [48] * 5  # all that was learnt
+    assert np.bincount(models[1].stored_.labels).tolist() == [10] * 5  # what is kept
 
 
 def test_what_keeps_everything_compares_with_everything(blobs, tmp_path):
     config = tiny(blobs, method="limen", accommodation="prototype", epochs=1, memory=0)
     run_stream(config, Unit(0, None), tmp_path)
-    assert np.bincount(_load(tmp_path / "model-5").stored_.labels).tolist() == [43] * 5
+    assert np.bincount(_load(tmp_path / "model-5").stored_.labels).tolist() == [48] * 5
 
 
 def test_a_model_taken_over_learns_as_the_run_says(blobs, tmp_path, monkeypatch):
@@ -704,16 +709,27 @@ def test_a_model_taken_over_learns_as_the_run_says(blobs, tmp_path, monkeypatch)
 
 
 def test_limen_turns_pictures_where_that_was_found_to_help():
-    for dataset, turns, accommodation, folds in (
-        ("mnist", 4, "prototype", 2),
-        ("fashion-mnist", 4, "prototype", 4),
-        ("cifar10", 1, "replay", 5),
+    for dataset, turns, accommodation, epochs, share in (
+        ("mnist", 4, "prototype", 2, 0.75),
+        ("fashion-mnist", 4, "prototype", 4, 0.75),
+        ("cifar10", 1, "replay", 5, 1.0),
     ):
         config = RunConfig.resolve({"dataset": dataset, "preset": "small", "method": "limen"})
-        assert (config.turns, config.accommodation, config.fold_epochs) == (
-            *(turns, accommodation, folds),
-        )
+        assert (config.turns, config.accommodation) == (turns, accommodation)
+        assert (config.fold_epochs, config.fold_share) == (epochs, share)
+        assert epochs * share <= config.epochs / 4  # a quarter of what folds cost in the paper
         assert RunConfig.resolve({"dataset": dataset}).turns == 1
+
+
+def test_folds_see_their_share_and_the_model_in_use_sees_everything(blobs):
+    config = tiny(blobs, method="limen", fold_share=0.5)
+    data = data_of(config)
+    stream, fold = (
+        [training_rows(config, unit, data, c).tolist() for c in range(BLOBS)]
+        for unit in (Unit(0, None), Unit(0, 1))
+    )
+    assert stream == [np.flatnonzero(data.y_train == c).tolist() for c in range(BLOBS)]
+    assert fold == [rows[:24] for rows in stream]
 
 
 def _load(path):

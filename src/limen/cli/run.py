@@ -89,7 +89,9 @@ def run(
         Float, typer.Option(help="Share of every class that calibrates instead of training.")
     ] = None,
     fold_epochs: Annotated[Int, typer.Option(help="With a class held out.")] = None,
-    fold_per_class: Annotated[Int, typer.Option(help="Images of each class, likewise.")] = None,
+    fold_share: Annotated[
+        Float, typer.Option(help="Of the images of each class, likewise.")
+    ] = None,
     accommodation_steps: Annotated[Int, typer.Option(help="For replay, not epochs.")] = None,
     memory: Annotated[Int, typer.Option(help="Images kept of each class; 0: all.")] = None,
     memory_choice: Annotated[Text, typer.Option(help="reservoir, herding or k-centre.")] = None,
@@ -115,7 +117,7 @@ def run(
         "accommodation": accommodation, "accommodation_epochs": accommodation_epochs,
         "accommodation_lr": accommodation_lr, "policy_detects": policy_detects,
         "method": method, "scale": scale, "augment": augment, "schedule": schedule, "norm": norm,
-        "calibration": calibration, "fold_epochs": fold_epochs, "fold_per_class": fold_per_class,
+        "calibration": calibration, "fold_epochs": fold_epochs, "fold_share": fold_share,
         "accommodation_steps": accommodation_steps, "memory": memory,
         "distillation": distillation, "turns": turns, "rule": rule, "memory_choice": memory_choice,
         "evidence": evidence,

@@ -64,15 +64,15 @@ class RunConfig:
         How a new class is learnt.
     method : {"paper", "limen"}
         The paper's: one score, calibrated on training points, folds at full cost, soft freezing.
-        limen's: the score is chosen too, calibration on held-out points, cheap folds, replay.
+        limen's: the score is chosen too, cheap folds, cuts for every class, bounded memory.
     scale, augment, schedule, norm, turns, distillation
         Of SHELS, where limen departs from the paper.
     calibration : float
         Share of every class kept out of training to say what is usual; 0: the training points do.
     fold_epochs : int, optional
         For the models with a class held out; None: as `epochs`.
-    fold_per_class : int, optional
-        Training images of each class for these; None: all.
+    fold_share : float
+        Of the training images of each class, for these.
     accommodation_steps : int, optional
         For replay, instead of epochs.
     memory : int
@@ -114,7 +114,7 @@ class RunConfig:
     distillation: float = 0.0
     calibration: float = 0.0
     fold_epochs: int | None = None
-    fold_per_class: int | None = None
+    fold_share: float = 1.0
     accommodation_steps: int | None = None
     memory: int = 0
     memory_choice: str = "reservoir"
@@ -178,6 +178,8 @@ class RunConfig:
                 raise ConfigError(f"{name} must be {least}, got {value!r}")
         if not 0 <= self.calibration < 1:
             raise ConfigError(f"calibration must lie between 0 and 1, got {self.calibration!r}")
+        if not 0 < self.fold_share <= 1:
+            raise ConfigError(f"fold_share must be above 0 and at most 1, got {self.fold_share!r}")
         if self.method == "paper" and self.score == CHOSEN:
             raise ConfigError("the paper's method has one score: name it, or take method limen")
         if self.score == STATISTICAL and self.accommodation != "prototype":
@@ -216,6 +218,7 @@ def identity(stored: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
     settings = {**defaults, **stored}
     settings["memory"] = settings["memory"] or 0  # was None for all
+    settings.pop("fold_per_class", None)  # was never set in a run that was kept
     shown = {"class_names"}
     if not settings["policy_detects"]:
         shown |= {"objective", "alarm_batch", "alarm_level"}
@@ -260,12 +263,13 @@ def _small(paper: Mapping[str, Any], dataset: str) -> dict[str, Any]:
 def _limen(dataset: str, preset: str, epochs: int) -> dict[str, Any]:
     """limen's own training: docs/method.md tells how each setting was chosen."""
     recipe = _RECIPES.get(dataset, {"lr": 1e-3, "norm": True})
+    # Turns take longer to learn: more often over fewer images. All folds cost a quarter, or little.
+    fold_epochs = max(2, epochs // 3) if "turns" in recipe else max(1, epochs // 4)
     return {
         **{"scale": 10.0, "schedule": "one-cycle", "score": CHOSEN, "rule": BY_CLASS},
-        **{"calibration": 0.1, "memory": _MEMORY[preset]},
+        **{"memory": _MEMORY[preset], "fold_epochs": fold_epochs},
+        "fold_share": min(1.0, max(0.5, epochs / (4 * fold_epochs))),
         **{"accommodation": "replay", "accommodation_steps": 100, "distillation": 3.0},
-        # Turns take longer to learn; what new classes do not cost, the folds may.
-        "fold_epochs": max(2, epochs // 3) if "turns" in recipe else max(1, epochs // 4),
         **recipe,
     }
 
@@ -323,5 +327,5 @@ _LOWEST: Mapping[str, float] = {
     **{"accommodation_epochs": 0, "alarm_batch": 1, "alpha": 0, "beta": 0},
     **{"distillation": 0, "turns": 1},
     **{"lr": _ABOVE, "accommodation_lr": _ABOVE, "scale": _ABOVE},
-    **{"fold_epochs": 1, "fold_per_class": 2, "accommodation_steps": 1, "memory": 0},
+    **{"fold_epochs": 1, "accommodation_steps": 1, "memory": 0},
 }

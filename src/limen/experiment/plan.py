@@ -68,7 +68,9 @@ def training_rows(config: RunConfig, unit: Unit, data: Dataset, label: int) -> N
     """Rows of a class that a unit trains on: all, but for those that calibrate."""
     rows = np.flatnonzero(data.y_train == label)
     rows = rows[len(calibration_rows(config, data, label)) :]
-    return rows[: config.fold_per_class] if unit.held_out is not None else rows
+    if unit.held_out is None:
+        return rows
+    return rows[: max(round(config.fold_share * len(rows)), 2)]
 
 
 def calibration_rows(config: RunConfig, data: Dataset, label: int) -> NDArray[np.intp]:
