@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from limen.class_cuts import BY_CLASS
 from limen.experiment import run as experiment
 from limen.experiment.config import RunConfig
 from limen.experiment.judging import view
@@ -61,6 +62,9 @@ def variants(config: RunConfig) -> list[Variant]:
     full, own = config.epochs, config.memory
     # Where new classes are not trained, models do not depend on what is kept.
     models = STREAM[2:] if config.accommodation == "prototype" else BASE
+    other: tuple[str, dict[str, Any]] = ("4: by class", {"rule": BY_CLASS})
+    if config.rule == BY_CLASS:
+        other = ("4: one cut, robust", {"rule": "robust"})
     ablation = [
         Variant("ablation", "limen"),
         Variant("ablation", "1: one score, dot", {"score": "dot"}, FOLD_MODELS + models),
@@ -71,7 +75,7 @@ def variants(config: RunConfig) -> list[Variant]:
             {"accommodation": "soft-freeze"},
             [*FOLD_MODELS, *BASE, "memory-5.npz"],
         ),
-        Variant("ablation", "4: one cut, robust", {"rule": "robust"}, FOLDS + STREAM),
+        Variant("ablation", *other, FOLDS + STREAM),
         Variant("ablation", "4: halving", {"rule": "halving"}, FOLDS + STREAM),
         Variant("ablation", "4: consensus", {"rule": "consensus"}, FOLDS + STREAM),
         Variant("ablation", "4: rule chosen", {"rule": "chosen"}, FOLDS + STREAM),
