@@ -40,7 +40,7 @@ STREAM = ["step-*", "memory-*", "model-[0-9]*"]
 REPLAY = {"dataset": "digits", "norm": True, "epochs": 30, "fold_epochs": 10, "memory": 50}
 DIGITS = {
     **{"turns": 4, "accommodation": "prototype", "score": "deep-mahalanobis"},
-    **{"evidence": "renewed", "fold_share": 0.75},
+    **{"evidence": "renewed", "rule": BY_CLASS, "fold_share": 0.75},
 }
 OWN = {"digits": {**REPLAY, **DIGITS}, "digits-replay": REPLAY}
 
