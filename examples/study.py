@@ -15,13 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from cheaper_folds import left_out, settled, shared_start, three_networks
 from limen.class_cuts import BY_CLASS
 from limen.experiment import run as experiment
 from limen.experiment.config import RunConfig
@@ -52,10 +55,16 @@ def settings_of(dataset: str, **changes: Any) -> RunConfig:
 
 @dataclass(frozen=True)
 class Variant:
+    """One run: what it changes, which work it takes over, and who makes its models of the folds.
+
+    `folds` puts them into the work folder of a seed and returns how many steps that took.
+    """
+
     study: str
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
     same: list[str] = field(default_factory=list)
+    folds: Callable[[RunConfig, int, Path], int] | None = None
 
 
 def variants(config: RunConfig) -> list[Variant]:
@@ -107,6 +116,15 @@ def variants(config: RunConfig) -> list[Variant]:
     folds = [Variant("folds", f"epochs {n}", {"fold_epochs": n}, STREAM) for n in sorted(epochs)]
     fewer = {"fold_share": config.fold_share / 2}
     folds += [Variant("folds", "half the images", fewer, STREAM)]
+    if config.accommodation == "prototype":
+        lengths = {n: f"folds-epochs-{n}" for n in epochs}
+        lengths[config.fold_epochs or full] = "ablation-limen"
+        folds += [
+            Variant("folds", "until settled", {}, STREAM, partial(settled, lengths)),
+            Variant("folds", "three networks", {}, STREAM, three_networks),
+            Variant("folds", "shared start", {}, STREAM, shared_start),
+            Variant("folds", "left out only", {}, STREAM, left_out),
+        ]
     sizes = {"reservoir": [10, 20, 100, 200], "herding": [20, 50], "k-centre": [20, 50]}
     memory = [
         Variant(
@@ -129,15 +147,19 @@ def carry_out(
     name = f"{variant.study}-{variant.name}".translate(str.maketrans(": ,", "---"))
     folder, main = out / name, out / "ablation-limen"
     experiment.run(config, [], folder)  # makes the folder
+    own_folds = {}
     for seed in range(seeds):
         work = folder / "work" / f"seed-{seed:03d}"
         if variant.same and not work.exists() and not (folder / f"seed-{seed:03d}.json").exists():
             _take_over(main / "work" / work.name, work, variant.same)
+        if variant.folds:
+            own_folds[seed] = _once(work / "fold-steps.json", variant.folds, config, seed)
     records = experiment.run(config, range(seeds), folder, jobs=jobs, keep_models=True)
     lines = []
     for record in records:
         facts = json.loads((folder / f"facts-{record['seed']:03d}.json").read_text())
-        folds = sum(n for unit, n in facts["steps"].items() if unit != "stream")
+        stream = facts["steps"].pop("stream")
+        folds = own_folds.get(record["seed"], sum(facts["steps"].values()))
         for row in record["rows"]:
             by = {v["policy"]: v for v in row["verdicts"] if v["objective"] == "gmean"}
             lines.append(
@@ -153,10 +175,17 @@ def carry_out(
                     "score": by["limen"]["score"],
                     "rule": by["limen"]["rule"],
                     "fold_steps": folds,
-                    "steps": sum(facts["steps"].values()),
+                    "steps": stream + folds,
                 }
             )
     return lines
+
+
+def _once(path: Path, make: Callable[[RunConfig, int, Path], int], config: Any, seed: int) -> int:
+    """The steps that a variant's own folds took, made unless they are there."""
+    if not path.exists():
+        path.write_text(json.dumps(make(config, seed, path.parent)))
+    return int(json.loads(path.read_text()))
 
 
 def at_once(dataset: str, seeds: int, out: Path) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from limen.shels.scores import (
     prototype,
     scores_to_try,
 )
-from limen.shels.training import Data, features_of, observe
+from limen.shels.training import Data, embedding_of, observe
 
 
 def network(config=PRESETS["digits"], classes=3, seed=0):
@@ -102,8 +102,12 @@ def test_activity_is_that_of_the_mean_over_all_data_whatever_the_batches():
     rng = np.random.default_rng(0)
     X = rng.random((300, 8, 8)).astype(np.float32)
     fmt = InputFormat.of(X)
-    features, found = observe(net, Data(fmt.tensor(X), torch.zeros(300, dtype=torch.int64), fmt))
-    np.testing.assert_array_equal(features, features_of(net, fmt.tensor(X), fmt))
+    data = Data(fmt.tensor(X), torch.zeros(300, dtype=torch.int64), fmt)
+    looked, found = observe(net, data, with_maps=True)
+    whole = embedding_of(net, fmt.tensor(X), fmt)
+    np.testing.assert_array_equal(looked.features, whole.features)
+    np.testing.assert_array_equal(looked.maps, whole.maps)
+    assert observe(net, data)[0].maps.shape == (300, 0)
     with torch.no_grad():
         outputs = net.activations(fmt.batch(fmt.tensor(X)))
     first = torch.linalg.vector_norm(outputs[0].mean(dim=0), dim=(1, 2))

@@ -277,11 +277,10 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 augment=self.augment if len(format_.shape) == 3 else None,
                 schedule=self.schedule,
             )
-            features, activities = observe(network, data)
+            looked, activities = observe(network, data, self.accommodation == "prototype")
             stored = _stored(network, data, _picked(data, generator))
             if self.accommodation == "prototype":
-                points = embedding_of(network, data.inputs, format_).side_by_side()
-                told = DeepStatistics.of(points, columns, network.rows.shape[1])
+                told = DeepStatistics.of(looked.side_by_side(), columns, network.rows.shape[1])
                 stored = replace(stored, statistics=told)
         self.__dict__.update(
             classes_=classes,
@@ -293,7 +292,7 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
             history_=history,
             _generator_state=generator.get_state(),
         )
-        return features
+        return looked.features
 
     def add_class(self, X: Any, label: Any, memory: tuple[Any, Any] | None = None) -> Self:
         """Learn one new class. If interrupted, the estimator is as it was before.
@@ -341,14 +340,15 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
                 report=report,
             )
             history = list(self._accommodate()(lesson) or [])
-            _, added = observe(network, new)
+            stays = self.accommodation == "prototype"
+            statistics = self.stored_.statistics if stays else None
+            looked, added = observe(network, new, statistics is not None)
             stored = _stored(network, new, _picked(new, generator))
             if old is not None:
                 stored = _stored(network, old, _picked(old, generator)).append(stored)
-            stored = replace(self.stored_.refreshed(stored), statistics=None)
-            if self.accommodation == "prototype" and self.stored_.statistics is not None:
-                points = embedding_of(network, new.inputs, new.format).side_by_side()
-                stored = replace(stored, statistics=self.stored_.statistics.with_class(points))
+            if statistics is not None:
+                statistics = statistics.with_class(looked.side_by_side())
+            stored = replace(self.stored_.refreshed(stored), statistics=statistics)
         self.__dict__.update(
             classes_=np.append(self.classes_, np.asarray([label])),
             network_=network,

@@ -159,13 +159,19 @@ def _looks(network: SHELSNetwork, inputs: Tensor, format: InputFormat) -> Iterat
 
 
 @torch.inference_mode()
-def observe(network: SHELSNetwork, data: Data) -> tuple[Floats, list[Tensor]]:
-    """In one pass, features (n, d) of every input and how active each hidden node is on them."""
-    features, sums = [], [torch.zeros(())] * len(network.biases())
+def observe(
+    network: SHELSNetwork, data: Data, with_maps: bool = False
+) -> tuple[Embedding, list[Tensor]]:
+    """In one pass, the embedding and how active each hidden node is; no maps unless asked for."""
+    features, maps, sums = [], [], [torch.zeros(())] * len(network.biases())
     for layers in _looks(network, data.inputs, data.format):
         features.append(layers[-1].cpu().numpy())
+        if with_maps:
+            maps.append(network.maps(layers).cpu().numpy())
         sums = [total + layer.sum(dim=0) for total, layer in zip(sums, layers, strict=True)]
-    return np.concatenate(features), node_activity([total / len(data) for total in sums])
+    seen = np.concatenate(features)
+    looked = Embedding(seen, np.concatenate(maps) if with_maps else seen[:, :0])
+    return looked, node_activity([total / len(data) for total in sums])
 
 
 @contextlib.contextmanager
