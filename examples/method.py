@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from limen.class_cuts import BY_CLASS
 from limen.experiment.config import RunConfig
 from limen.experiment.plan import data_of, steps_of, units_of
-from limen.experiment.records import Run, frame, load_run
+from limen.experiment.records import Run, frame, load_run, taken_for
 from limen.experiment.tables import markdown
 from limen.selection import COMBINATIONS
 
@@ -26,6 +26,7 @@ SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10
 # G-mean wanted of `limen`, and hoped for.
 TARGETS = {"mnist": (89, 94), "fashion-mnist": (71, 79), "cifar10": (42, 55)}
 _DEVELOPED = ("cosine", "knn", "map-knn", "deep-knn", "deep-mahalanobis")
+FULL = "5: folds at full cost"
 COLOURS = ("#1565b0", "#d07a12", "#2e8b57")
 
 
@@ -218,16 +219,11 @@ def pairs(runs: dict[str, Run]) -> pd.DataFrame:
     """Held-out classes that were taken for one other class most often, by mean over seeds."""
     lines = []
     for name, run in runs.items():
-        names = run.config["class_names"]
-        found: dict[tuple[str, str], list[float]] = {}
-        for seed in run.seeds:
-            for fold in seed["folds"]:
-                for label, share in fold["taken_for"].items():
-                    pair = (names[fold["held_out"]], names[int(label)])
-                    found.setdefault(pair, []).append(share)
-        mean = {pair: sum(values) / len(values) for pair, values in found.items()}
-        hardest = sorted(mean, key=lambda pair: -mean[pair])[:5]
-        told = ", ".join(f"{a} for {b} {100 * mean[a, b]:.0f} %" for a, b in hardest)
+        shares, names = taken_for(run), run.class_names
+        hardest = sorted(shares, key=lambda pair: -shares[pair])[:5]
+        told = ", ".join(
+            f"{names[a]} for {names[b]} {100 * shares[a, b]:.0f} %" for a, b in hardest
+        )
         lines.append({"run": name, "held out, taken for": told})
     return pd.DataFrame(lines)
 
@@ -325,40 +321,66 @@ def _by_known(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
     }
 
 
+def folds(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """What cheaper folds cost and bring, against folds as long as the base model's training."""
+    lines = []
+    for dataset, study in studies.items():
+        cost, gmean = _folds(study)
+        for variant in cost.sort_values().index:
+            if variant == FULL:
+                continue
+            both = gmean[[variant, FULL]].dropna()
+            change = 100 * (both[variant] - both[FULL])
+            error = f" ± {change.sem():.1f}" if len(change) > 1 else ""
+            lines.append(
+                {
+                    "set, streams": f"{_name(dataset)}, {len(change)}",
+                    "folds": "**limen's**" if variant == "limen" else variant,
+                    "steps, of full cost": f"{100 * cost[variant] / cost[FULL]:.0f} %",
+                    "G-mean": percent(both[variant].mean()),
+                    "against full cost": f"{change.mean():+.1f}{error}",
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def _folds(study: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
+    """Steps of each variant's folds, and the G-mean of each seed (rows) with them (columns)."""
+    mine = (study["study"] == "folds") | study["variant"].isin(["limen", FULL])
+    rows = study[mine & study["seed"].isin(_seeds(study[study["variant"] == FULL]))]
+    cost = rows.groupby("variant")["fold_steps"].mean()
+    return cost, rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
+
+
 def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
-    """G-mean against what the folds cost, as a share of the paper's folds."""
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    ax = figure.subplots()
-    for colour, (dataset, study) in zip(COLOURS, studies.items(), strict=False):
-        kinds = (study["study"] == "folds") | study["variant"].isin(
-            ["limen", "5: folds at full cost"]
-        )
-        rows = study[kinds]
-        rows = rows[rows["seed"].isin(_seeds(rows[rows["study"] == "folds"]))]
-        config = RunConfig.resolve({"dataset": dataset, "preset": "small"})
-        data = data_of(config)
-        units = [u for u in units_of(config, data.n_classes, 0) if u.held_out is not None]
-        whole = sum(steps_of(config, data, unit) for unit in units)
-        fewer = rows["variant"] == "half the images"
-        points = rows[~fewer].groupby("fold_steps")["gmean"].mean()
-        if len(points) < 2:
-            continue
-        x, own = points.index / whole, rows[rows["variant"] == "limen"]["fold_steps"].iloc[0]
-        ax.plot(100 * x, 100 * points, marker="o", color=colour, label=SETS[dataset])
-        ax.plot(100 * own / whole, 100 * points[own], "o", ms=11, mfc="none", color=colour)
-        less = rows[fewer].groupby("fold_steps")["gmean"].mean()
-        ax.plot(100 * less.index / whole, 100 * less, "x", ms=8, mew=2, color=colour)
-    if not ax.lines:
-        return
-    ax.set(xlabel="steps of the folds, % of the paper's", ylabel="G-mean, %", xlim=(0, None))
-    _finish(figure, ax, "method-folds")
+    """G-mean against what the folds cost; but for folds that take no step, far below."""
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for dataset, study in studies.items():
+        cost, gmean = _folds(study)
+        ax = left if dataset == "digits" else right
+        colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
+        x, y = 100 * cost / cost[FULL], 100 * gmean.mean()
+        line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
+        label = "fewer epochs" if ax is left else SETS[dataset]
+        ax.plot(x[line], y[line], marker="o", color=colour, label=label)
+        ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
+        for variant in [v for v in x.index if v not in line and x[v]]:
+            ax.plot(x[variant], y[variant], "x", ms=7, mew=2, color=colour)
+            if ax is left:
+                place = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": "small"}
+                ax.annotate(variant, (x[variant], y[variant]), **place)
+    left.set(title="digits, ten streams")
+    right.set(title="seed 0 of each set")
+    for ax in (left, right):
+        ax.set(xlabel="steps of the folds, % of full cost", ylabel="G-mean, %", xlim=(0, 104))
+        _plain(ax)
+    _save(figure, "method-folds")
 
 
 def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     """G-mean against how many examples of a class are kept."""
     found = {d: s for d, s in studies.items() if (s["study"] == "memory").any()}
-    if not found:
-        return
     figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
     axes = figure.subplots(1, len(found), squeeze=False)[0]
     for ax, (dataset, study) in zip(axes, found.items(), strict=True):
@@ -367,33 +389,39 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
         kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
         sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
         points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
-        own = RunConfig.resolve({"dataset": dataset, "preset": "small", "method": "limen"}).memory
         main = study[study["variant"] == "limen"]["gmean"].mean()
-        points = pd.concat(
-            [points, pd.DataFrame([{"kind": "reservoir", "size": own, "gmean": main}])]
-        )
-        for colour, (kind, mine) in zip(COLOURS, points.groupby("kind", sort=False), strict=False):
+        own = pd.DataFrame([{"kind": "reservoir", "size": 50, "gmean": main}])
+        points = pd.concat([points, own])
+        for kind, mine in points.groupby("kind", sort=False):
             line = mine.groupby("size")["gmean"].mean()
+            colour = COLOURS[("reservoir", "herding", "k-centre").index(str(kind))]
             ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
         everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
         ax.axhline(100 * everything, color="#7a8290", ls="--", lw=1.2, label="everything")
-        ax.set(title=SETS[dataset], xlabel="examples kept of a class", xscale="log")
-        ax.set_xticks([10, 20, 50, 100, 200], labels=["10", "20", "50", "100", "200"])
+        ax.set(title=_name(dataset), xlabel="images kept of a class", xscale="log")
+        ticks = sorted(points["size"].unique())
+        ax.set_xticks(ticks, labels=[str(tick) for tick in ticks])
         ax.minorticks_off()
         ax.set_ylabel("G-mean, %")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", alpha=0.3)
-    _finish(figure, axes[0], "method-memory")
+        _plain(ax)
+    _save(figure, "method-memory")
+
+
+def _name(dataset: str) -> str:
+    return SETS.get(dataset, "digits, as CIFAR-10" if dataset == "digits-replay" else dataset)
 
 
 def _seeds(rows: pd.DataFrame) -> list[int]:
     return rows["seed"].unique().tolist()
 
 
-def _finish(figure: Figure, ax: mpl.axes.Axes, name: str) -> None:
+def _plain(ax: mpl.axes.Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, fontsize="small")
+
+
+def _save(figure: Figure, name: str) -> None:
     with mpl.rc_context({"svg.hashsalt": "limen"}):
         figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
 
@@ -408,6 +436,7 @@ def main() -> None:
     small = {name: run for name, run in runs.items() if run.config["preset"] == "small"}
     paths = {dataset: RESULTS / f"study-{dataset}.csv" for dataset in SETS}
     studies = {dataset: pd.read_csv(path) for dataset, path in paths.items() if path.exists()}
+    with_digits = {"digits": pd.read_csv(RESULTS / "study-digits.csv"), **studies}
     whole = overview(runs)
     tables = {
         "overview": whole,
@@ -421,14 +450,14 @@ def main() -> None:
         "scores": scores(small),
         "pairs": pairs(small),
         "ablation": ablation(studies),
+        "folds": folds(with_digits),
         "forgetting": forgetting(studies),
         "thresholders": thresholders(),
     }
     for name, table in tables.items():
         (TABLES / f"method-{name}.md").write_text(markdown(table))
-    sixth = pd.read_csv(RESULTS / "folds-sixth.csv")  # of the version before
-    draw_folds({str(dataset): rows for dataset, rows in sixth.groupby("dataset", sort=False)})
-    draw_memory(studies)
+    draw_folds(with_digits)
+    draw_memory(studies | {"digits-replay": pd.read_csv(RESULTS / "study-digits-replay.csv")})
 
 
 if __name__ == "__main__":

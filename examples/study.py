@@ -135,7 +135,7 @@ def variants(config: RunConfig) -> list[Variant]:
         )
         for kind in sizes
         for size in sizes[kind]
-        if (kind, size) != ("reservoir", own)
+        if (kind, size) != ("reservoir", own) and size < (config.per_class or size + 1)
     ]
     return ablation + folds + memory
 

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,18 @@ from limen.experiment.claims import claims
 from limen.experiment.config import RunConfig
 from limen.experiment.figures import confusion
 from limen.experiment.files import RunFolderError, write_json
-from limen.experiment.records import frame, load_run, published
+from limen.experiment.records import frame, load_run, published, taken_for
 from limen.experiment.report import html_report
 from limen.experiment.statistics import overall, paired_p, summary
-from limen.experiment.tables import alarm_table, beside_published, csv, latex, main_table, write_up
+from limen.experiment.tables import (
+    alarm_table,
+    beside_published,
+    csv,
+    held_out_table,
+    latex,
+    main_table,
+    write_up,
+)
 
 POLICIES = ("shels", "cheating", "ours", "rate95")
 
@@ -26,6 +35,7 @@ POLICIES = ("shels", "cheating", "ours", "rate95")
 def write_run(folder, seeds=4, rows=(5, 6, 7, 8, 9), **config):
     """A run folder with made-up but possible figures."""
     facts = RunConfig.resolve({"dataset": "mnist", "preset": "small", **config}).settings()
+    policies = (*POLICIES, "limen") if facts["method"] == "limen" else POLICIES
     write_json(folder / "config.json", {"format": 1, **facts})
     rng = np.random.default_rng(0)
     for seed in range(seeds):
@@ -34,7 +44,7 @@ def write_run(folder, seeds=4, rows=(5, 6, 7, 8, 9), **config):
         for number in rows:
             verdicts = []
             for objective in ("gmean", "total"):
-                for place, policy in enumerate(POLICIES):
+                for place, policy in enumerate(policies):
                     known, novel = 0.7 + 0.02 * place + 0.02 * rng.random(2)
                     verdicts.append(
                         {"policy": policy, "objective": objective, "eta": 1 + place / 4}
@@ -188,6 +198,37 @@ def test_confusion_is_added_up_by_class():
     assert shares[2] == [0.25, 0, 0.75]  # of class 2, a quarter went to class 0
     assert shares[0] == [1, 0, 0]
     assert shares[1] == [None, None, None]
+
+
+def test_what_a_held_out_class_is_taken_for_is_a_mean_over_the_seeds_that_knew_both(run):
+    folds = [
+        [{"held_out": 2, "taken_for": {"0": 0.5, "1": 0.25}}, {"held_out": 0, "taken_for": {}}],
+        [{"held_out": 2, "taken_for": {"1": 0.75}}],
+    ]
+    seeds = [
+        {"folds": folds[0], "rows": [{"known": [0, 1, 2]}]},
+        {"folds": folds[1], "rows": [{"known": [1, 2, 3]}]},
+    ]
+    found = replace(run, seeds=seeds)
+    shares = {(2, 0): 0.5, (2, 1): 0.5, (2, 3): 0.0, (0, 1): 0.0, (0, 2): 0.0}
+    assert taken_for(found) == shares
+    table = held_out_table(replace(found, config={**run.config, "class_names": list("abcd")}))
+    assert table.to_numpy().tolist() == [["c", "100 %", "a 50 %, b 50 %"], ["a", "0 %", ""]]
+    old = [{"folds": [{"held_out": 2}], "rows": [{"known": [0, 1, 2]}]}]
+    assert held_out_table(replace(run, seeds=old)) is None
+
+
+def test_a_run_of_limens_method_is_about_limen_and_its_g_mean(tmp_path, run):
+    own = load_run(write_run(tmp_path / "own", method="limen"))
+    assert (run.policy, own.policy) == ("ours", "limen")
+    page, papers = html_report([own]), html_report([run])
+    assert "points from limen to cheating" in page
+    assert '<td class="limen">' in page
+    assert '<td class="ours">' not in page
+    assert "G-mean by number of known classes" in page
+    assert "points from ours to cheating" in papers
+    assert '<td class="limen">' not in papers
+    assert "G-mean by number of known classes" not in papers
 
 
 def test_a_folder_without_a_run_says_what_is_missing(tmp_path):

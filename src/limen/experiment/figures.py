@@ -39,13 +39,13 @@ _STYLES = {
 }
 
 
-def accuracy_panels(table: pd.DataFrame) -> list[str]:
-    """The paper's figure: total, known and novel accuracy over the number of known classes."""
+def accuracy_panels(table: pd.DataFrame, first: str = "pooled") -> list[str]:
+    """Total (or `first`), known and novel accuracy over the number of known classes."""
     panels = []
-    for metric in ("pooled", "known", "novel"):
+    for metric in (first, "known", "novel"):
         figure, ax = _panel()
         draw_lines(ax, table, metric, scale=100)
-        title = METRICS[metric] + (" accuracy" if metric != "pooled" else "")
+        title = METRICS[metric] + (" accuracy" if metric != first else "")
         ax.set(title=title, xlabel="known classes", ylabel="%", ylim=(0, 102))
         panels.append(_svg(figure, f"{title} by number of known classes, one line per policy"))
     return panels

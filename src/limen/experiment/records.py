@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from limen.datasets.catalog import CATALOG
 from limen.experiment.config import RunConfig
 from limen.experiment.files import RunFolderError, read_json
 from limen.experiment.policies import Record
@@ -34,8 +35,20 @@ class Run:
     @property
     def title(self) -> str:
         novel = f" against {self.config['novel']}" if self.config["novel"] else ""
-        method = ", limen's method" if self.config.get("method") == "limen" else ""
+        method = ", limen's method" if self.policy == "limen" else ""
         return f"{self.config['dataset']}{novel}, {self.config['preset']} preset{method}"
+
+    @property
+    def policy(self) -> str:
+        """The policy that the run is about."""
+        return "limen" if self.config.get("method") == "limen" else "ours"
+
+    @property
+    def class_names(self) -> list[str]:
+        """By number of the class."""
+        if names := self.config.get("class_names"):
+            return list(names)
+        return list(CATALOG[self.config["dataset"]].class_names or ())
 
     @property
     def command(self) -> str:
@@ -106,14 +119,28 @@ def frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def taken_for(run: Run) -> dict[tuple[int, int], float]:
+    """(held-out class, known class) -> share of the one that the first cut takes for the other.
+
+    Classes by number; the mean over the seeds that knew both. Empty where folds were kept from
+    before this was recorded.
+    """
+    shares: dict[tuple[int, int], list[float]] = {}
+    for seed in run.seeds:
+        for fold in seed["folds"]:
+            for known in seed["rows"][0]["known"] if "taken_for" in fold else ():
+                if known != fold["held_out"]:
+                    share = fold["taken_for"].get(str(known), 0.0)
+                    shares.setdefault((fold["held_out"], known), []).append(share)
+    return {pair: sum(found) / len(found) for pair, found in shares.items()}
+
+
 def published_beside(run: Run, objective: str) -> pd.DataFrame | None:
     """What the paper's tables have of the rows of a run; None if it is another experiment."""
     theirs = published()
     mine = (theirs["dataset"] == run.config["dataset"]) & (theirs["objective"] == objective)
     theirs = theirs[mine & theirs["row"].isin(frame(run)["row"])]
-    other = (
-        run.config["novel"] or run.config["policy_detects"] or run.config.get("method") == "limen"
-    )
+    other = run.config["novel"] or run.config["policy_detects"] or run.policy == "limen"
     return None if theirs.empty or other else theirs
 
 

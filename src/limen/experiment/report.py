@@ -11,7 +11,6 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from limen._version import __version__
-from limen.datasets.catalog import CATALOG
 from limen.experiment import figures, tables
 from limen.experiment.claims import claims_table
 from limen.experiment.config import OBJECTIVES
@@ -34,20 +33,22 @@ def _view(run: Run) -> dict[str, Any]:
     rows = frame(run)
     objective = run.config.get("objective", OBJECTIVES[0])
     many = rows["row"].nunique() > 1
-    names = _class_names(run)
+    names = run.class_names
     shares = figures.confusion(run.seeds, len(names))
+    held_out = tables.held_out_table(run)
     return {
         "title": run.title,
-        "limen": run.config.get("method") == "limen",
+        "limen": run.policy == "limen",
         "command": run.command,
         "seeds": f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}",
-        "tiles": _tiles(rows, objective),
+        "tiles": _tiles(rows, objective, run.policy),
         "claims": _html(claims_table(run), "claims").replace("`", "") if many else "",
         "views": [_objective_view(run, rows, name, many) for name in OBJECTIVES],
         "first_seed": run.seeds[0]["seed"],
         "first_objective": tables.OBJECTIVE_NAMES[objective],
         "strangeness": figures.strangeness_panels(run.seeds[0], objective),
         "separation": _html(tables.separation_table(run), "one"),
+        "held_out": _html(held_out, "held-out") if held_out is not None else "",
         "eta": figures.eta_panel(summary(rows, objective)) if many else "",
         "confusion_at": len(run.seeds[0]["rows"][-1]["known"]),
         "class_names": names,
@@ -60,35 +61,37 @@ def _view(run: Run) -> dict[str, Any]:
 
 
 def _objective_view(run: Run, rows: pd.DataFrame, objective: str, many: bool) -> dict[str, Any]:
+    # The paper's figure has the pooled total; limen's method is judged by G-mean.
+    first = "gmean" if run.policy == "limen" and objective == "gmean" else "pooled"
     shown = [("All figures, mean ± std over seeds", tables.main_table(run, objective))]
     beside = tables.beside_published(run, objective)
     if beside is not None:
         shown.insert(0, ("Beside the published figures", beside))
     return {
         "objective": tables.OBJECTIVE_NAMES[objective],
-        "panels": figures.accuracy_panels(summary(rows, objective)) if many else [],
+        "panels": figures.accuracy_panels(summary(rows, objective), first) if many else [],
         "tables": [
-            {"name": name, "html": _html(table, "two"), "open": number == 0}
+            {"name": name, "html": _html(table, "two", run.policy), "open": number == 0}
             for number, (name, table) in enumerate(shown)
         ],
     }
 
 
-def _tiles(rows: pd.DataFrame, objective: str) -> list[dict[str, str]]:
+def _tiles(rows: pd.DataFrame, objective: str, own: str) -> list[dict[str, str]]:
     means = overall(rows, objective)
     tiles = [
         {"name": f"G-mean of {policy}", "value": tables.cell(means["mean"][policy]["gmean"])}
         for policy in means["mean"].columns
     ]
-    gap = means["mean"]["cheating"]["gmean"] - means["mean"]["ours"]["gmean"]
-    return [*tiles, {"name": "points from ours to cheating", "value": f"{100 * gap:.1f}"}]
+    gap = means["mean"]["cheating"]["gmean"] - means["mean"][own]["gmean"]
+    return [*tiles, {"name": f"points from {own} to cheating", "value": f"{100 * gap:.1f}"}]
 
 
-def _html(table: pd.DataFrame, kind: str) -> str:
-    """A table with its first column said once, and `ours` and the paper's figures marked."""
+def _html(table: pd.DataFrame, kind: str, own: str = "ours") -> str:
+    """A table with its first column said once, and its own and the paper's figures marked."""
     columns = [str(column) for column in table.columns]
     marks = [
-        "ours" if name == "ours" else "theirs" if name.endswith(("paper", "difference")) else ""
+        name if name == own else "theirs" if name.endswith(("paper", "difference")) else ""
         for name in columns
     ]
     head = "".join(f'<th scope="col">{html.escape(tables.heading(name))}</th>' for name in columns)
@@ -107,12 +110,6 @@ def _html(table: pd.DataFrame, kind: str) -> str:
         lines.append(f'<tr class="first">{lead}{body}</tr>' if first else f"<tr>{lead}{body}</tr>")
     body = "".join(lines)
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _class_names(run: Run) -> list[str]:
-    if names := run.config.get("class_names"):
-        return list(names)
-    return list(CATALOG[run.config["dataset"]].class_names or ())
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from limen.experiment.config import OBJECTIVES
-from limen.experiment.records import METRICS, Run, frame, published_beside
+from limen.experiment.records import METRICS, Run, frame, published_beside, taken_for
 from limen.experiment.statistics import overall, summary
 
 SHOWN = ("known", "novel", "pooled", "total", "gmean")
@@ -67,6 +67,27 @@ def separation_table(run: Run) -> pd.DataFrame:
         cells = {title: cell(by["mean"][m], by["std"][m]) for m, title in names.items()}
         lines.append({"known classes": str(number), **cells})
     return pd.DataFrame(lines)
+
+
+def held_out_table(run: Run) -> pd.DataFrame | None:
+    """How much of each held-out class goes unnoticed, and what that is taken for, hardest first."""
+    by_class: dict[int, dict[int, float]] = {}
+    for (held_out, known), share in taken_for(run).items():
+        by_class.setdefault(held_out, {})[known] = share
+    lines = []
+    for held_out, shares in sorted(by_class.items(), key=lambda item: -sum(item[1].values())):
+        most = sorted(
+            (known for known in shares if shares[known] >= 0.01), key=lambda k: -shares[k]
+        )
+        told = [f"{run.class_names[known]} {100 * shares[known]:.0f} %" for known in most[:3]]
+        lines.append(
+            {
+                "held out": run.class_names[held_out],
+                "unnoticed": f"{100 * sum(shares.values()):.0f} %",
+                "taken for": ", ".join(told),
+            }
+        )
+    return pd.DataFrame(lines) if lines else None
 
 
 def beside_published(run: Run, objective: str) -> pd.DataFrame | None:
