@@ -220,6 +220,9 @@ def test_what_a_held_out_class_is_taken_for_is_a_mean_over_the_seeds_that_knew_b
 
 def test_a_run_of_limens_method_is_about_limen_and_its_g_mean(tmp_path, run):
     own = load_run(write_run(tmp_path / "own", method="limen"))
+    first = own.seeds[0]["rows"][0]["known"][0]
+    own.seeds[0]["folds"].append({"held_out": first, "taken_for": {}})
+    assert "| held out | unnoticed | taken for |" in write_up([own], "markdown")
     assert (run.policy, own.policy) == ("ours", "limen")
     page, papers = html_report([own]), html_report([run])
     assert "points from limen to cheating" in page

@@ -175,9 +175,11 @@ def write_up(runs: Sequence[Run], style: str) -> str:
             if table is not None
         ]
         tables.append((f"{run.title}: what no cut changes", separation_table(run)))
-        alarm = alarm_table(run)
-        if alarm is not None:
-            tables.append((f"{run.title}: the batch alarm", alarm))
+        further = {
+            "hard to tell apart when one is held out": held_out_table(run),
+            "the batch alarm": alarm_table(run),
+        }
+        tables += [(f"{run.title}: {name}", t) for name, t in further.items() if t is not None]
         if style == "latex":
             parts += [latex(table, f"{title}. {_seeds(run)}") for title, table in tables]
         else:
