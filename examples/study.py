@@ -27,7 +27,7 @@ import pandas as pd
 from cheaper_folds import left_out, settled, shared_start, three_networks
 from limen.class_cuts import BY_CLASS
 from limen.experiment import run as experiment
-from limen.experiment.config import RunConfig
+from limen.experiment.config import AS_MET, CHOSEN, RunConfig
 from limen.experiment.judging import view
 from limen.experiment.plan import Unit
 from limen.experiment.units import run_stream
@@ -45,6 +45,8 @@ DIGITS = {
     **{"turns": 4, "accommodation": "prototype", "score": "deep-mahalanobis"},
     **{"evidence": "renewed", "rule": BY_CLASS, "fold_share": 0.75},
 }
+# What goes with a network that is trained on with every class.
+MOVES = {"score": CHOSEN, "evidence": AS_MET}
 OWN = {"digits": {**REPLAY, **DIGITS}, "digits-replay": REPLAY}
 
 
@@ -81,7 +83,7 @@ def variants(config: RunConfig) -> list[Variant]:
         Variant(
             "ablation",
             "3: soft freezing",
-            {"accommodation": "soft-freeze"},
+            {"accommodation": "soft-freeze", **MOVES},
             [*FOLD_MODELS, *BASE, "memory-5.npz"],
         ),
         Variant("ablation", *other, FOLDS + STREAM),
@@ -103,11 +105,11 @@ def variants(config: RunConfig) -> list[Variant]:
         ]
     if config.turns > 1:
         ablation += [
-            Variant("ablation", "1: score chosen", {"score": "chosen"}, FOLD_MODELS + models),
+            Variant("ablation", "1: score chosen", {"score": CHOSEN}, FOLD_MODELS + models),
             Variant(
                 "ablation",
                 "3: replay",
-                {"accommodation": "replay", "accommodation_lr": 3e-4},
+                {"accommodation": "replay", "accommodation_lr": 3e-4, **MOVES},
                 [*FOLD_MODELS, *BASE, "memory-5.npz"],
             ),
             Variant("ablation", "7: no turns", {"turns": 1}),
@@ -192,9 +194,8 @@ def at_once(dataset: str, seeds: int, out: Path) -> list[dict[str, Any]]:
     """Closed-set accuracy at nine classes, of the stream and of a model trained on all at once."""
     lines = []
     for seed in range(seeds):
-        settings = {"dataset": dataset, "preset": "small", "method": "limen", "known": 9}
         # Nothing is accommodated, but with replay the rows that training made are looked at.
-        config = RunConfig.resolve({**settings, "accommodation": "replay"})
+        config = settings_of(dataset, known=9, accommodation="replay", **MOVES)
         work = out / "at-once" / f"seed-{seed:03d}"
         together = run_stream(config, Unit(seed, None), work)[0].arrays
         right = {"at once": float(np.mean(view(together, "cosine")["test_right"]))}
