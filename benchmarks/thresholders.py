@@ -7,7 +7,7 @@ Each RUN is a folder of `limen run --method limen --keep-models`. A thresholder 
 and says what is an outlier. It is tried in two ways: fitted on the calibration points, as limen is,
 which has seen nothing novel; and on the very points to be judged, novel ones among them, which no
 detector has in practice. Figures go to results/thresholders.csv, in place of those of the same
-runs; seeds whose models were not kept are left out.
+data sets and seeds; seeds whose models were not kept are left out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,11 @@ def compare(folder: Path, seeds: int | None) -> list[dict[str, Any]]:
             if not step.exists():
                 continue
             verdicts = {v["policy"]: v for v in row["verdicts"] if v["objective"] == "gmean"}
-            facts = {"run": folder.name, "seed": seed["seed"], "known": len(row["known"])}
+            facts = {
+                "dataset": run.config["dataset"],
+                "seed": seed["seed"],
+                "known": len(row["known"]),
+            }
             for policy in ("limen", "cheating", "rate95"):
                 gmean = verdicts[policy]["gmean"]
                 lines.append({**facts, "thresholder": policy, "fitted on": "", "gmean": gmean})
@@ -110,14 +114,14 @@ def main() -> None:
     options = parser.parse_args()
     for folder in options.runs:
         lines += compare(folder, options.seeds)
-    table, keys = pd.DataFrame(lines).round(5), ["run"]
+    table, keys = pd.DataFrame(lines).round(5), ["dataset", "seed"]
     if OUT.exists():
         old = pd.read_csv(OUT, keep_default_na=False)
         mine = old.set_index(keys).index.isin(table.set_index(keys).index)
-        table = pd.concat([old[~mine], table]).sort_values(["run", "seed"], kind="stable")
+        table = pd.concat([old[~mine], table]).sort_values(keys, kind="stable")
     table["gmean"] = pd.to_numeric(table["gmean"], errors="coerce")
     table.to_csv(OUT, index=False)
-    print(table.groupby(["run", "fitted on", "thresholder"])["gmean"].mean().to_string())
+    print(table.groupby(["dataset", "fitted on", "thresholder"])["gmean"].mean().to_string())
 
 
 if __name__ == "__main__":

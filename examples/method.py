@@ -137,17 +137,19 @@ def by_row(runs: dict[str, Run]) -> pd.DataFrame:
 
 
 def ablation(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """What taking out each part changes, and on how many seeds that was measured."""
+    """What taking out each part changes, with its standard error, and on how many seeds."""
     lines: dict[str, dict[str, str]] = {}
     for dataset, study in studies.items():
         rows = study[study["study"] == "ablation"]
-        full = rows[rows["variant"] == "limen"]
-        for variant, mine in rows[rows["variant"] != "limen"].groupby("variant", sort=False):
-            seeds = mine["seed"].unique()
-            same = full[full["seed"].isin(seeds)]["gmean"].mean()
-            change = f"{100 * (mine['gmean'].mean() - same):+.1f} ({len(seeds)})"
-            lines.setdefault(str(variant), {})[SETS[dataset]] = change
-    return pd.DataFrame([{"taken out": name, **lines[name]} for name in sorted(lines)]).fillna("")
+        gmean = rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
+        for variant in map(str, gmean.columns.drop("limen")):
+            change = 100 * (gmean[variant] - gmean["limen"]).dropna()
+            error = f" ± {change.sem():.1f}" if len(change) > 2 else ""
+            cell = f"{change.mean():+.1f}{error} ({len(change)})"
+            lines.setdefault(variant, {})[_name(dataset)] = cell
+    columns = ["taken out", *map(_name, studies)]
+    cells = [{"taken out": name, **lines[name]} for name in sorted(lines)]
+    return pd.DataFrame(cells, columns=columns).fillna("")
 
 
 def forgetting(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -170,19 +172,20 @@ def forgetting(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def thresholders() -> pd.DataFrame:
-    """The best five of each way, by the mean over runs of the mean over rows."""
+    """The best five of each way, by the mean over sets of the mean over seeds and rows."""
     table = pd.read_csv(RESULTS / "thresholders.csv", keep_default_na=False)
     table["gmean"] = pd.to_numeric(table["gmean"], errors="coerce")
-    seen = table.groupby(["fitted on", "thresholder", "run"])["gmean"].mean().unstack()
-    seen = seen.assign(mean=seen.mean(axis=1))
+    seen = table.groupby(["fitted on", "thresholder", "dataset"])["gmean"].mean().unstack()
+    seeds = table.groupby("dataset")["seed"].nunique()
+    seen = seen[[d for d in ("digits", *SETS) if d in seen]].assign(
+        mean=seen.mean(axis=1, skipna=False)
+    )
     lines = []
     for way in ("", "calibration", "the points judged"):
         best = pd.DataFrame(seen.loc[way]).sort_values("mean", ascending=False)
         for name, row in best.iterrows() if not way else best.head(5).iterrows():
             label = f"`{name}`" if not way else str(name)
-            cells = {
-                SETS[str(c).removesuffix("-limen")]: percent(row[c]) for c in best.columns[:-1]
-            }
+            cells = {f"{_name(d)}, {seeds[d]}": percent(row[d]) for d in best.columns[:-1]}
             lines.append({"cut by": label, "fitted on": way, **cells, "mean": percent(row["mean"])})
     return pd.DataFrame(lines)
 
@@ -360,20 +363,28 @@ def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
         cost, gmean = _folds(study)
         ax = left if dataset == "digits" else right
         colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
-        x, y = 100 * cost / cost[FULL], 100 * gmean.mean()
+        change = 100 * gmean.sub(gmean[FULL], axis=0)
+        x, y, error = 100 * cost / cost[FULL], change.mean(), change.sem().fillna(0)
         line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
         label = "fewer epochs" if ax is left else SETS[dataset]
-        ax.plot(x[line], y[line], marker="o", color=colour, label=label)
+        ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
         ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
         for variant in [v for v in x.index if v not in line and x[v]]:
-            ax.plot(x[variant], y[variant], "x", ms=7, mew=2, color=colour)
+            ax.errorbar(x[variant], y[variant], error[variant], fmt="x", ms=7, color=COLOURS[1])
             if ax is left:
-                place = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": "small"}
-                ax.annotate(variant, (x[variant], y[variant]), **place)
-    left.set(title="digits, ten streams")
+                side = 1 if y[variant] > 0 else -1
+                end, style = y[variant] + side * error[variant], {"fontsize": "small"}
+                style["va"] = "bottom" if side > 0 else "top"
+                ax.annotate(
+                    variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
+                )
+    left.set(title="digits, ten streams (mean and its standard error)")
     right.set(title="seed 0 of each set")
     for ax in (left, right):
-        ax.set(xlabel="steps of the folds, % of full cost", ylabel="G-mean, %", xlim=(0, 104))
+        ax.axhline(0, color="#7a8290", lw=1)
+        ax.axhline(-1, color="#7a8290", lw=1, ls="--")
+        ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
+        ax.set_ylabel("G-mean, points against full cost")
         _plain(ax)
     _save(figure, "method-folds")
 
@@ -418,7 +429,8 @@ def _seeds(rows: pd.DataFrame) -> list[int]:
 def _plain(ax: mpl.axes.Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
-    ax.legend(frameon=False, fontsize="small")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize="small")
 
 
 def _save(figure: Figure, name: str) -> None:
@@ -436,7 +448,8 @@ def main() -> None:
     small = {name: run for name, run in runs.items() if run.config["preset"] == "small"}
     paths = {dataset: RESULTS / f"study-{dataset}.csv" for dataset in SETS}
     studies = {dataset: pd.read_csv(path) for dataset, path in paths.items() if path.exists()}
-    with_digits = {"digits": pd.read_csv(RESULTS / "study-digits.csv"), **studies}
+    digits_too = {"digits": pd.read_csv(RESULTS / "study-digits.csv"), **studies}
+    at_full = {d: study for d, study in digits_too.items() if (study["variant"] == FULL).any()}
     whole = overview(runs)
     tables = {
         "overview": whole,
@@ -449,14 +462,14 @@ def main() -> None:
         "rules": rules(small),
         "scores": scores(small),
         "pairs": pairs(small),
-        "ablation": ablation(studies),
-        "folds": folds(with_digits),
+        "ablation": ablation(digits_too),
+        "folds": folds(at_full),
         "forgetting": forgetting(studies),
         "thresholders": thresholders(),
     }
     for name, table in tables.items():
         (TABLES / f"method-{name}.md").write_text(markdown(table))
-    draw_folds(with_digits)
+    draw_folds(at_full)
     draw_memory(studies | {"digits-replay": pd.read_csv(RESULTS / "study-digits-replay.csv")})
 
 
