@@ -142,7 +142,7 @@ def ablation(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
     for dataset, study in studies.items():
         rows = study[study["study"] == "ablation"]
         gmean = rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
-        for variant in gmean.columns.drop("limen").tolist():
+        for variant in {*rows["variant"].tolist()} - {"limen"}:
             change = 100 * (gmean[variant] - gmean["limen"]).dropna()
             error = f" ± {change.sem():.1f}" if len(change) > 2 else ""
             cell = f"{change.mean():+.1f}{error} ({len(change)})"
