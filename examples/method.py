@@ -1,4 +1,4 @@
-"""The tables and pictures of docs/method.md, from the records under results/.
+"""The tables of docs/method.md and docs/choices.md, from the records under results/.
 
 python examples/method.py
 """
@@ -9,9 +9,7 @@ import json
 import math
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.figure import Figure
 
 from limen.class_cuts import BY_CLASS
 from limen.experiment.config import RunConfig
@@ -27,7 +25,6 @@ SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10
 TARGETS = {"mnist": (89, 94), "fashion-mnist": (71, 79), "cifar10": (42, 55)}
 _DEVELOPED = ("cosine", "knn", "map-knn", "deep-knn", "deep-mahalanobis")
 FULL = "5: folds at full cost"
-COLOURS = ("#1565b0", "#d07a12", "#2e8b57")
 
 
 def percent(value: float) -> str:
@@ -37,6 +34,11 @@ def percent(value: float) -> str:
 def finished(name: str) -> Run | None:
     folder = RESULTS / name
     return load_run(folder) if list(folder.glob("seed-*.json")) else None
+
+
+def studies(*names: str) -> dict[str, pd.DataFrame]:
+    """What examples/study.py found."""
+    return {name: pd.read_csv(RESULTS / f"study-{name}.csv") for name in names}
 
 
 def means(run: Run, policy: str) -> pd.Series:
@@ -79,7 +81,7 @@ def overview(runs: dict[str, Run]) -> pd.DataFrame:
                 "earlier versions": ", ".join(percent(g) for g in before)
                 if preset == "small"
                 else "",
-                "`limen`, seeds 0 to 2": percent(_of_seeds(run, range(3))),
+                "`limen`, seeds 0 to 2": percent(_ofseeds_of(run, range(3))),
                 "`limen` G-mean": f"**{percent(limen['gmean'])}**",
                 "version before, same seeds": percent(last["gmean"].mean())
                 if preset == "small" and len(last) == len(run.seeds)
@@ -101,7 +103,7 @@ def _numbers(run: Run) -> list[int]:
     return [seed["seed"] for seed in run.seeds]
 
 
-def _of_seeds(run: Run, seeds: range) -> float:
+def _ofseeds_of(run: Run, seeds: range) -> float:
     """G-mean on some seeds of a small run."""
     rows = frame(run)
     mine = (rows["policy"] == "limen") & (rows["objective"] == "gmean") & rows["seed"].isin(seeds)
@@ -116,6 +118,7 @@ def headline(whole: pd.DataFrame) -> pd.DataFrame:
         "paper's recipe, `ours`": "the paper's recipe",
         "`rate95`": "limen's models, cut that keeps 95 %",
         "`limen` G-mean": "limen",
+        "seeds": "its seeds",
         "steps": "training steps, of the paper's",
     }
     return small[[*names]].rename(columns=names)
@@ -136,36 +139,36 @@ def by_row(runs: dict[str, Run]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def ablation(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def ablation(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What taking out each part changes, with its standard error, and on how many seeds."""
     lines: dict[str, dict[str, str]] = {}
-    for dataset, study in studies.items():
+    for dataset, study in found.items():
         rows = study[study["study"] == "ablation"]
         gmean = rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
         for variant in {*rows["variant"].tolist()} - {"limen"}:
             change = 100 * (gmean[variant] - gmean["limen"]).dropna()
             error = f" ± {change.sem():.1f}" if len(change) > 2 else ""
             cell = f"{change.mean():+.1f}{error} ({len(change)})"
-            lines.setdefault(variant, {})[_name(dataset)] = cell
-    columns = ["taken out", *map(_name, studies)]
+            lines.setdefault(variant, {})[name_of(dataset)] = cell
+    columns = ["taken out", *map(name_of, found)]
     cells = [{"taken out": name, **lines[name]} for name in sorted(lines)]
     return pd.DataFrame(cells, columns=columns).fillna("")
 
 
-def forgetting(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def forgetting(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     lines = []
-    for dataset, study in studies.items():
+    for dataset, study in found.items():
         rows = study[study["study"] == "forgetting"]
         if rows.empty:
             continue
-        found = rows.groupby("variant")["closed_set"].mean()
+        right = rows.groupby("variant")["closed_set"].mean()
         lines.append(
             {
-                "nine classes": SETS[dataset],
+                "nine classes": name_of(dataset),
                 "seeds": str(rows["seed"].nunique()),
-                "learnt in turn": percent(found["in turn"]),
-                "all at once": percent(found["at once"]),
-                "difference": f"{100 * (found['in turn'] - found['at once']):+.1f}",
+                "learnt in turn": percent(right["in turn"]),
+                "all at once": percent(right["at once"]),
+                "difference": f"{100 * (right['in turn'] - right['at once']):+.1f}",
             }
         )
     return pd.DataFrame(lines)
@@ -185,7 +188,7 @@ def thresholders() -> pd.DataFrame:
         best = pd.DataFrame(seen.loc[way]).sort_values("mean", ascending=False)
         for name, row in best.iterrows() if not way else best.head(5).iterrows():
             label = f"`{name}`" if not way else str(name)
-            cells = {f"{_name(d)}, {seeds[d]}": percent(row[d]) for d in best.columns[:-1]}
+            cells = {f"{name_of(d)}, {seeds[d]}": percent(row[d]) for d in best.columns[:-1]}
             lines.append({"cut by": label, "fitted on": way, **cells, "mean": percent(row["mean"])})
     return pd.DataFrame(lines)
 
@@ -324,11 +327,13 @@ def _by_known(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
     }
 
 
-def folds(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def folds(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What cheaper folds cost and bring, against folds as long as the base model's training."""
     lines = []
-    for dataset, study in studies.items():
-        cost, gmean = _folds(study)
+    for dataset, study in found.items():
+        if FULL not in study["variant"].to_numpy():
+            continue
+        cost, gmean = cost_of_folds(study)
         for variant in cost.sort_values().index:
             if variant == FULL:
                 continue
@@ -337,7 +342,7 @@ def folds(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
             error = f" ± {change.sem():.1f}" if len(change) > 1 else ""
             lines.append(
                 {
-                    "set, streams": f"{_name(dataset)}, {len(change)}",
+                    "set, streams": f"{name_of(dataset)}, {len(change)}",
                     "folds": "**limen's**" if variant == "limen" else variant,
                     "steps, of full cost": f"{100 * cost[variant] / cost[FULL]:.0f} %",
                     "G-mean": percent(both[variant].mean()),
@@ -347,95 +352,20 @@ def folds(studies: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _folds(study: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
+def cost_of_folds(study: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
     """Steps of each variant's folds, and the G-mean of each seed (rows) with them (columns)."""
     mine = (study["study"] == "folds") | study["variant"].isin(["limen", FULL])
-    rows = study[mine & study["seed"].isin(_seeds(study[study["variant"] == FULL]))]
+    rows = study[mine & study["seed"].isin(seeds_of(study[study["variant"] == FULL]))]
     cost = rows.groupby("variant")["fold_steps"].mean()
     return cost, rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
 
 
-def draw_folds(studies: dict[str, pd.DataFrame]) -> None:
-    """G-mean against what the folds cost; but for folds that take no step, far below."""
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for dataset, study in studies.items():
-        cost, gmean = _folds(study)
-        ax = left if dataset == "digits" else right
-        colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
-        change = 100 * gmean.sub(gmean[FULL], axis=0)
-        x, y, error = 100 * cost / cost[FULL], change.mean(), change.sem().fillna(0)
-        line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
-        label = "fewer epochs" if ax is left else SETS[dataset]
-        ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
-        ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
-        for variant in [v for v in x.index if v not in line and x[v]]:
-            ax.errorbar(x[variant], y[variant], error[variant], fmt="x", ms=7, color=COLOURS[1])
-            if ax is left:
-                side = 1 if y[variant] > 0 else -1
-                end, style = y[variant] + side * error[variant], {"fontsize": "small"}
-                style["va"] = "bottom" if side > 0 else "top"
-                ax.annotate(
-                    variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
-                )
-    left.set(title="digits, ten streams (mean and its standard error)")
-    right.set(title="seed 0 of each set")
-    for ax in (left, right):
-        ax.axhline(0, color="#7a8290", lw=1)
-        ax.axhline(-1, color="#7a8290", lw=1, ls="--")
-        ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
-        ax.set_ylabel("G-mean, points against full cost")
-        _plain(ax)
-    _save(figure, "method-folds")
-
-
-def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
-    """G-mean against how many examples of a class are kept."""
-    found = {d: s for d, s in studies.items() if (s["study"] == "memory").any()}
-    figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(found), squeeze=False)[0]
-    for ax, (dataset, study) in zip(axes, found.items(), strict=True):
-        rows = study[study["study"] == "memory"]
-        study = study[study["seed"].isin(_seeds(rows))]
-        kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
-        sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
-        points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
-        main = study[study["variant"] == "limen"]["gmean"].mean()
-        own = pd.DataFrame([{"kind": "reservoir", "size": 50, "gmean": main}])
-        points = pd.concat([points, own])
-        for kind, mine in points.groupby("kind", sort=False):
-            line = mine.groupby("size")["gmean"].mean()
-            colour = COLOURS[("reservoir", "herding", "k-centre").index(str(kind))]
-            ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
-        everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
-        ax.axhline(100 * everything, color="#7a8290", ls="--", lw=1.2, label="everything")
-        ax.set(title=_name(dataset), xlabel="images kept of a class", xscale="log")
-        ticks = sorted(points["size"].unique())
-        ax.set_xticks(ticks, labels=[str(tick) for tick in ticks])
-        ax.minorticks_off()
-        ax.set_ylabel("G-mean, %")
-        _plain(ax)
-    _save(figure, "method-memory")
-
-
-def _name(dataset: str) -> str:
+def name_of(dataset: str) -> str:
     return SETS.get(dataset, "digits, as CIFAR-10" if dataset == "digits-replay" else dataset)
 
 
-def _seeds(rows: pd.DataFrame) -> list[int]:
+def seeds_of(rows: pd.DataFrame) -> list[int]:
     return rows["seed"].unique().tolist()
-
-
-def _plain(ax: mpl.axes.Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", alpha=0.3)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize="small")
-
-
-def _save(figure: Figure, name: str) -> None:
-    with mpl.rc_context({"svg.hashsalt": "limen"}):
-        figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
 
 
 def main() -> None:
@@ -446,10 +376,6 @@ def main() -> None:
             if run is not None:
                 runs[f"{name}, `{preset}`"] = run
     small = {name: run for name, run in runs.items() if run.config["preset"] == "small"}
-    paths = {dataset: RESULTS / f"study-{dataset}.csv" for dataset in SETS}
-    studies = {dataset: pd.read_csv(path) for dataset, path in paths.items() if path.exists()}
-    digits_too = {"digits": pd.read_csv(RESULTS / "study-digits.csv"), **studies}
-    at_full = {d: study for d, study in digits_too.items() if (study["variant"] == FULL).any()}
     whole = overview(runs)
     tables = {
         "overview": whole,
@@ -462,15 +388,13 @@ def main() -> None:
         "rules": rules(small),
         "scores": scores(small),
         "pairs": pairs(small),
-        "ablation": ablation(digits_too),
-        "folds": folds(at_full),
-        "forgetting": forgetting(studies),
+        "ablation": ablation(studies("digits", *SETS)),
+        "folds": folds(studies("digits", *SETS)),
+        "forgetting": forgetting(studies("digits", *SETS)),
         "thresholders": thresholders(),
     }
     for name, table in tables.items():
         (TABLES / f"method-{name}.md").write_text(markdown(table))
-    draw_folds(at_full)
-    draw_memory(studies | {"digits-replay": pd.read_csv(RESULTS / "study-digits-replay.csv")})
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ python examples/study.py digits --seeds 10 --only 'ablation 4:'
 Every variant is a run of its own under runs/study/, which goes on where it stopped; models that a
 variant does not change are taken over from the run of the full method (results/DATASET-limen, if it
 was run with --keep-models). The figures go to
-results/study-DATASET.csv, one line for each step of each variant and seed; examples/method.py makes
-tables and pictures of them.
+results/study-DATASET.csv, one line for each step of each variant and seed; examples/method.py and
+method_pictures.py make tables and pictures of them.
 """
 
 from __future__ import annotations

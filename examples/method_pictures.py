@@ -1,0 +1,101 @@
+"""The pictures of docs/method.md, from the records under results/.
+
+python examples/method_pictures.py
+"""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from method import FULL, RESULTS, SETS, cost_of_folds, name_of, seeds_of, studies
+
+IMAGES = RESULTS.parent / "docs" / "images"
+COLOURS = ("#1565b0", "#d07a12", "#2e8b57")
+
+
+def draw_folds(found: dict[str, pd.DataFrame]) -> None:
+    """G-mean against what the folds cost; but for folds that take no step, far below."""
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for dataset, study in found.items():
+        if FULL not in study["variant"].to_numpy():
+            continue
+        cost, gmean = cost_of_folds(study)
+        ax = left if dataset == "digits" else right
+        colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
+        change = 100 * gmean.sub(gmean[FULL], axis=0)
+        x, y, error = 100 * cost / cost[FULL], change.mean(), change.sem().fillna(0)
+        line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
+        label = "fewer epochs" if ax is left else SETS[dataset]
+        ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
+        ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
+        for variant in [v for v in x.index if v not in line and x[v]]:
+            ax.errorbar(x[variant], y[variant], error[variant], fmt="x", ms=7, color=COLOURS[1])
+            if ax is left:
+                side = 1 if y[variant] > 0 else -1
+                end, style = y[variant] + side * error[variant], {"fontsize": "small"}
+                style["va"] = "bottom" if side > 0 else "top"
+                ax.annotate(
+                    variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
+                )
+    left.set(title="digits, ten streams (mean and its standard error)")
+    right.set(title="seed 0 of each set")
+    for ax in (left, right):
+        ax.axhline(0, color="#7a8290", lw=1)
+        ax.axhline(-1, color="#7a8290", lw=1, ls="--")
+        ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
+        ax.set_ylabel("G-mean, points against full cost")
+        _plain(ax)
+    _save(figure, "method-folds")
+
+
+def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
+    """G-mean against how many examples of a class are kept."""
+    found = {d: study for d, study in studies.items() if (study["study"] == "memory").any()}
+    figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(found), squeeze=False)[0]
+    for ax, (dataset, study) in zip(axes, found.items(), strict=True):
+        rows = study[study["study"] == "memory"]
+        study = study[study["seed"].isin(seeds_of(rows))]
+        kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
+        sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
+        points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
+        main = study[study["variant"] == "limen"]["gmean"].mean()
+        own = pd.DataFrame([{"kind": "reservoir", "size": 50, "gmean": main}])
+        points = pd.concat([points, own])
+        for kind, mine in points.groupby("kind", sort=False):
+            line = mine.groupby("size")["gmean"].mean()
+            colour = COLOURS[("reservoir", "herding", "k-centre").index(str(kind))]
+            ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
+        everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
+        ax.axhline(100 * everything, color="#7a8290", ls="--", lw=1.2, label="everything")
+        ax.set(title=name_of(dataset), xlabel="images kept of a class", xscale="log")
+        ticks = sorted(points["size"].unique())
+        ax.set_xticks(ticks, labels=[str(tick) for tick in ticks])
+        ax.minorticks_off()
+        ax.set_ylabel("G-mean, %")
+        _plain(ax)
+    _save(figure, "method-memory")
+
+
+def _plain(ax: mpl.axes.Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", alpha=0.3)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize="small")
+
+
+def _save(figure: Figure, name: str) -> None:
+    with mpl.rc_context({"svg.hashsalt": "limen"}):
+        figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    draw_folds(studies("digits", *SETS))
+    draw_memory(studies("digits", "digits-replay", *SETS))
+
+
+if __name__ == "__main__":
+    main()
