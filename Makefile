@@ -33,6 +33,7 @@ tables: $(READY)  ## measure again every figure shown in README and docs
 	$(BIN)/python examples/accommodation.py --redraw
 	$(BIN)/python examples/reproduction.py
 	$(BIN)/python examples/method.py
+	$(BIN)/python examples/method_targets.py
 	$(BIN)/python examples/method_pictures.py
 	$(BIN)/python examples/screenshot.py results/mnist-paper docs/images/report.png
 	$(BIN)/python examples/page.py docs/images

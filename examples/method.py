@@ -81,7 +81,7 @@ def overview(runs: dict[str, Run]) -> pd.DataFrame:
                 "earlier versions": ", ".join(percent(g) for g in before)
                 if preset == "small"
                 else "",
-                "`limen`, seeds 0 to 2": percent(_ofseeds_of(run, range(3))),
+                "`limen`, seeds 0 to 2": percent(_of_seeds(run, range(3))),
                 "`limen` G-mean": f"**{percent(limen['gmean'])}**",
                 "version before, same seeds": percent(last["gmean"].mean())
                 if preset == "small" and len(last) == len(run.seeds)
@@ -103,7 +103,7 @@ def _numbers(run: Run) -> list[int]:
     return [seed["seed"] for seed in run.seeds]
 
 
-def _ofseeds_of(run: Run, seeds: range) -> float:
+def _of_seeds(run: Run, seeds: range) -> float:
     """G-mean on some seeds of a small run."""
     rows = frame(run)
     mine = (rows["policy"] == "limen") & (rows["objective"] == "gmean") & rows["seed"].isin(seeds)
@@ -191,20 +191,6 @@ def thresholders() -> pd.DataFrame:
             cells = {f"{name_of(d)}, {seeds[d]}": percent(row[d]) for d in best.columns[:-1]}
             lines.append({"cut by": label, "fitted on": way, **cells, "mean": percent(row["mean"])})
     return pd.DataFrame(lines)
-
-
-def rules(runs: dict[str, Run]) -> pd.DataFrame:
-    """What each rule expects of itself, leaving one piece of evidence out, mean over all steps."""
-    lines = []
-    for name, run in runs.items():
-        found = pd.DataFrame([row["selection"]["by_rule"] for s in run.seeds for row in s["rows"]])
-        taken = pd.Series([row["selection"]["rule"] for s in run.seeds for row in s["rows"]])
-        cells = {
-            f"`{rule}`": f"{percent(found[rule].mean())} ({(taken == rule).sum()})"
-            for rule in found.columns
-        }
-        lines.append({"run": name, **cells})
-    return pd.DataFrame(lines).fillna("")
 
 
 def scores(runs: dict[str, Run]) -> pd.DataFrame:
@@ -385,7 +371,6 @@ def main() -> None:
         "digits": digits(),
         "calibration": calibration(),
         "rows": by_row(runs),
-        "rules": rules(small),
         "scores": scores(small),
         "pairs": pairs(small),
         "ablation": ablation(studies("digits", *SETS)),
