@@ -21,14 +21,18 @@ def run(
     dataset: Annotated[
         Text,
         typer.Option(
-            help="digits, mnist, fashion-mnist, cifar10, svhn or gtsrb.", rich_help_panel=_DATA
+            help="digits, mnist, fashion-mnist, cifar10, svhn, gtsrb, or the path of your own.",
+            rich_help_panel=_DATA,
         ),
     ] = None,
     seeds: Annotated[
         Int, typer.Option(min=1, help="How many: 0, 1, 2 and so on. Default: 10.")
     ] = None,
     preset: Annotated[
-        Text, typer.Option(help="paper: as published. small: a tenth of the work. smoke: seconds.")
+        Text,
+        typer.Option(
+            help="paper: as published (default). small: a tenth of the work. smoke: seconds."
+        ),
     ] = None,
     objective: Annotated[Text, typer.Option(help="gmean or total: what is shown first.")] = None,
     out: Annotated[
@@ -59,10 +63,17 @@ def run(
     alpha: Annotated[Float, typer.Option(help="Weight of group sparsity.")] = None,
     beta: Annotated[Float, typer.Option(help="Weight of soft freezing.")] = None,
     score: Annotated[
-        Text, typer.Option(help="Similarity: dot (the paper's), cosine, ..., or chosen.")
+        Text,
+        typer.Option(
+            help="Similarity: dot (the paper's), cosine, prototype, mahalanobis, knn, energy, msp, "
+            "map-knn, deep-knn, deep-mahalanobis, or chosen: by the evidence."
+        ),
     ] = None,
     rule: Annotated[
-        Text, typer.Option(help="Of limen: by-class; one cut: halving, mean, ..., chosen.")
+        Text,
+        typer.Option(
+            help="Of limen: by-class, or one cut: halving, mean, median, consensus, robust, chosen."
+        ),
     ] = None,
     evidence: Annotated[
         Text, typer.Option(help="Of limen: as-met, or renewed with every class learnt.")
@@ -73,7 +84,7 @@ def run(
     accommodation_epochs: Annotated[Int, typer.Option(help="For each new class.")] = None,
     accommodation_lr: Annotated[Float, typer.Option(help="For new classes.")] = None,
     method: Annotated[
-        Text, typer.Option(help="paper, or limen: score chosen too, cheap folds, replay.")
+        Text, typer.Option(help="paper, or limen: limen's own, see docs/method.md. Default: paper.")
     ] = None,
     scale: Annotated[Float, typer.Option(help="Of the cosines that are the logits.")] = None,
     augment: Annotated[Text, typer.Option(help="shift, flip or shift-flip.")] = None,
