@@ -54,29 +54,29 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
 def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     """G-mean against how many examples of a class are kept."""
     found = {d: study for d, study in studies.items() if (study["study"] == "memory").any()}
-    figure = Figure(figsize=(4.2 * len(found), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(found), squeeze=False)[0]
+    figure = Figure(figsize=(3.9 * len(found), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for ax, (dataset, study) in zip(axes, found.items(), strict=True):
         rows = study[study["study"] == "memory"]
-        study = study[study["seed"].isin(seeds_of(rows))]
-        kinds = rows["variant"].str.rsplit(" ", n=1).str[0]
-        sizes = rows["variant"].str.rsplit(" ", n=1).str[1].astype(int)
-        points = rows.assign(kind=kinds, size=sizes)[["kind", "size", "gmean"]]
-        main = study[study["variant"] == "limen"]["gmean"].mean()
-        own = pd.DataFrame([{"kind": "reservoir", "size": 50, "gmean": main}])
-        points = pd.concat([points, own])
-        for kind, mine in points.groupby("kind", sort=False):
-            line = mine.groupby("size")["gmean"].mean()
-            colour = COLOURS[("reservoir", "herding", "k-centre").index(str(kind))]
-            ax.plot(line.index, 100 * line, marker="o", color=colour, label=kind)
-        everything = study[study["variant"] == "6: everything kept"]["gmean"].mean()
-        ax.axhline(100 * everything, color="#7a8290", ls="--", lw=1.2, label="everything")
-        ax.set(title=name_of(dataset), xlabel="images kept of a class", xscale="log")
-        ticks = sorted(points["size"].unique())
-        ax.set_xticks(ticks, labels=[str(tick) for tick in ticks])
+        seeds = seeds_of(rows)
+        study = study[study["seed"].isin(seeds)]
+        gmean = 100 * study.groupby("variant")["gmean"].mean()
+        points = {tuple(name.split()): gmean[name] for name in {*rows["variant"]}}
+        points["reservoir", "50"] = gmean["limen"]
+        sizes = sorted({int(size) for _, size in points})
+        for colour, kind in zip(COLOURS, ("reservoir", "herding", "k-centre"), strict=True):
+            kept = [size for size in sizes if (kind, str(size)) in points]
+            change = [points[kind, str(n)] - gmean["6: everything kept"] for n in kept]
+            ax.plot(kept, change, marker="o", color=colour, label=kind)
+        ax.axhline(0, color="#7a8290", lw=1)
+        ax.axhline(-1.5, color="#7a8290", lw=1, ls="--")
+        streams = f"{len(seeds)} streams" if len(seeds) > 1 else "seed 0"
+        ax.set(title=f"{name_of(dataset)}, {streams}", xlabel="images kept of a class")
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, labels=[str(size) for size in sizes])
         ax.minorticks_off()
-        ax.set_ylabel("G-mean, %")
         _plain(ax)
+    axes[0].set_ylabel("G-mean, points against everything kept")
     _save(figure, "method-memory")
 
 
