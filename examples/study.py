@@ -143,20 +143,20 @@ def variants(config: RunConfig) -> list[Variant]:
 
 
 def carry_out(
-    variant: Variant, dataset: str, seeds: int, out: Path, jobs: int
+    variant: Variant, dataset: str, seeds: range, out: Path, jobs: int
 ) -> list[dict[str, Any]]:
     config = settings_of(dataset, **variant.changes)
     name = f"{variant.study}-{variant.name}".translate(str.maketrans(": ,", "---"))
     folder, main = out / name, out / "ablation-limen"
     experiment.run(config, [], folder)  # makes the folder
     own_folds = {}
-    for seed in range(seeds):
+    for seed in seeds:
         work = folder / "work" / f"seed-{seed:03d}"
         if variant.same and not work.exists() and not (folder / f"seed-{seed:03d}.json").exists():
             _take_over(main / "work" / work.name, work, variant.same)
         if variant.folds:
             own_folds[seed] = _once(work / "fold-steps.json", variant.folds, config, seed)
-    records = experiment.run(config, range(seeds), folder, jobs=jobs, keep_models=True)
+    records = experiment.run(config, seeds, folder, jobs=jobs, keep_models=True)
     lines = []
     for record in records:
         facts = json.loads((folder / f"facts-{record['seed']:03d}.json").read_text())
@@ -190,10 +190,10 @@ def _once(path: Path, make: Callable[[RunConfig, int, Path], int], config: Any, 
     return int(json.loads(path.read_text()))
 
 
-def at_once(dataset: str, seeds: int, out: Path) -> list[dict[str, Any]]:
+def at_once(dataset: str, seeds: range, out: Path) -> list[dict[str, Any]]:
     """Closed-set accuracy at nine classes, of the stream and of a model trained on all at once."""
     lines = []
-    for seed in range(seeds):
+    for seed in seeds:
         # Nothing is accommodated, but with replay the rows that training made are looked at.
         config = settings_of(dataset, known=9, accommodation="replay", **MOVES)
         work = out / "at-once" / f"seed-{seed:03d}"
@@ -226,7 +226,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("dataset", choices=("mnist", "fashion-mnist", "cifar10", *OWN))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument(
         "--only", help="ablation, folds, memory, forgetting, or more of a name: 'ablation 4:'"
@@ -235,14 +236,15 @@ def main() -> None:
     out = ROOT / "runs" / "study" / options.dataset
     _start_from(ROOT / "results" / f"{options.dataset}-limen", out / "ablation-limen")
     path = ROOT / "results" / f"study-{options.dataset}.csv"
+    seeds = range(options.first, options.first + options.seeds)
     for variant in variants(settings_of(options.dataset)):
         wanted = f"{variant.study} {variant.name}".startswith(options.only or "")
         if variant.name != "limen" and not wanted:
             continue
-        _write(path, carry_out(variant, options.dataset, options.seeds, out, options.jobs))
+        _write(path, carry_out(variant, options.dataset, seeds, out, options.jobs))
         print(variant.study, variant.name, flush=True)
     if options.only in (None, "forgetting"):
-        _write(path, at_once(options.dataset, options.seeds, out))
+        _write(path, at_once(options.dataset, seeds, out))
 
 
 def _write(path: Path, lines: list[dict[str, Any]]) -> None:
