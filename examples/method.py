@@ -189,7 +189,7 @@ def thresholders() -> pd.DataFrame:
             cells = {f"{name_of(d)}, {seeds[d]}": percent(row[d]) for d in SETS}
             cells |= {"mean": percent(row["mean"])}
             cells |= {f"digits, {seeds['digits']}": percent(row["digits"])}
-            lines.append({"cut by": label, "fitted on": way, **cells})
+            lines.append({"fitted on": way, "cut by": label, **cells})
     return pd.DataFrame(lines)
 
 
