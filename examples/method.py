@@ -48,6 +48,13 @@ def means(run: Run, policy: str) -> pd.Series:
     return mine[["gmean", "total", "pooled", "known", "novel"]].mean()
 
 
+def gmean_of_seeds(run: Run) -> pd.Series:
+    """Of `limen`, mean over the rows of each seed."""
+    rows = frame(run)
+    mine = rows[(rows["policy"] == "limen") & (rows["objective"] == "gmean")]
+    return mine.groupby("seed")["gmean"].mean()
+
+
 def steps(run: Run) -> float:
     """Of one seed, on average."""
     facts = [json.loads(path.read_text()) for path in sorted(run.path.glob("facts-*.json"))]
@@ -94,9 +101,7 @@ def versions(runs: dict[str, Run]) -> pd.DataFrame:
         dataset = run.config["dataset"]
         mine = found[found["dataset"] == dataset].groupby("version")
         judged = {str(version): rows.set_index("seed")["gmean"] for version, rows in mine}
-        rows = frame(run)
-        last = rows[(rows["policy"] == "limen") & (rows["objective"] == "gmean")]
-        judged["7"] = last.groupby("seed")["gmean"].mean()
+        judged["7"] = gmean_of_seeds(run)
         for version, gmean in judged.items():
             lines.append(
                 {

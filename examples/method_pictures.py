@@ -28,7 +28,7 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         change = 100 * gmean.sub(gmean[FULL], axis=0)
         x, y, error = 100 * cost / cost[FULL], change.mean(), change.sem().fillna(0)
         line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
-        label = "fewer epochs" if ax is left else SETS[dataset]
+        label = "fewer epochs" if ax is left else f"{SETS[dataset]}, {_count(len(gmean))}"
         ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
         ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
         for variant in [v for v in x.index if v not in line and x[v]]:
@@ -41,13 +41,13 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
                     variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
                 )
     left.set(title="digits, ten streams (mean and its standard error)")
-    right.set(title="seed 0 of each set")
+    right.set(title="the three sets")
     for ax in (left, right):
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1, color="#7a8290", lw=1, ls="--")
         ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
         ax.set_ylabel("G-mean, points against full cost")
-        _plain(ax)
+        _plain(ax, "upper right" if ax is left else "lower right")
     _save(figure, "method-folds")
 
 
@@ -59,19 +59,19 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     for ax, (dataset, study) in zip(axes, found.items(), strict=True):
         rows = study[study["study"] == "memory"]
         seeds = seeds_of(rows)
-        study = study[study["seed"].isin(seeds)]
-        gmean = 100 * study.groupby("variant")["gmean"].mean()
-        points = {tuple(name.split()): gmean[name] for name in {*rows["variant"]}}
-        points["reservoir", "50"] = gmean["limen"]
+        mine = study[study["seed"].isin(seeds)]
+        gmean = 100 * mine.groupby(["seed", "variant"])["gmean"].mean().unstack()
+        lost = gmean.sub(gmean["6: everything kept"], axis=0).mean()
+        points = {tuple(name.split()): lost[name] for name in {*rows["variant"]}}
+        points["reservoir", "50"] = lost["limen"]
         sizes = sorted({int(size) for _, size in points})
         for colour, kind in zip(COLOURS, ("reservoir", "herding", "k-centre"), strict=True):
             kept = [size for size in sizes if (kind, str(size)) in points]
-            change = [points[kind, str(n)] - gmean["6: everything kept"] for n in kept]
+            change = [points[kind, str(n)] for n in kept]
             ax.plot(kept, change, marker="o", color=colour, label=kind)
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1.5, color="#7a8290", lw=1, ls="--")
-        streams = f"{len(seeds)} streams" if len(seeds) > 1 else "seed 0"
-        ax.set(title=f"{name_of(dataset)}, {streams}", xlabel="images kept of a class")
+        ax.set(title=f"{name_of(dataset)}, {_count(len(seeds))}", xlabel="images kept of a class")
         ax.set_xscale("log")
         ax.set_xticks(sizes, labels=[str(size) for size in sizes])
         ax.minorticks_off()
@@ -80,11 +80,15 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     _save(figure, "method-memory")
 
 
-def _plain(ax: mpl.axes.Axes) -> None:
+def _count(seeds: int) -> str:
+    return f"{seeds} seed" + "s" * (seeds > 1)
+
+
+def _plain(ax: mpl.axes.Axes, legend: str = "best") -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize="small")
+        ax.legend(frameon=False, fontsize="small", loc=legend)
 
 
 def _save(figure: Figure, name: str) -> None:

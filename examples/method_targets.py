@@ -5,6 +5,7 @@ python examples/method_targets.py
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,7 @@ from method import (
     SETS,
     TABLES,
     finished,
+    gmean_of_seeds,
     means,
     name_of,
     paper_steps,
@@ -34,8 +36,9 @@ def targets() -> pd.DataFrame:
     found = studies(*SETS)
     lines = []
     for dataset, run in runs.items():
-        gmean = 100 * means(run, "limen")["gmean"]
-        told = f"{gmean:.1f} ({len(run.seeds)} seeds)"
+        of_seeds = 100 * gmean_of_seeds(run).to_numpy(float)
+        gmean, error = of_seeds.mean(), of_seeds.std(ddof=1) / math.sqrt(len(of_seeds))
+        told = f"{gmean:.1f} ± {error:.1f} ({len(run.seeds)} seeds)"
         lines.append(
             _line(
                 f"G-mean, {SETS[dataset]}",
