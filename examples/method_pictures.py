@@ -47,7 +47,8 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         ax.axhline(-1, color="#7a8290", lw=1, ls="--")
         ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
         ax.set_ylabel("G-mean, points against full cost")
-        _plain(ax, "upper right" if ax is left else "lower right")
+        _plain(ax)
+    right.legend(frameon=False, fontsize="small", loc="lower right")
     _save(figure, "method-folds")
 
 
@@ -84,11 +85,11 @@ def _count(seeds: int) -> str:
     return f"{seeds} seed" + "s" * (seeds > 1)
 
 
-def _plain(ax: mpl.axes.Axes, legend: str = "best") -> None:
+def _plain(ax: mpl.axes.Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize="small", loc=legend)
+        ax.legend(frameon=False, fontsize="small")
 
 
 def _save(figure: Figure, name: str) -> None:

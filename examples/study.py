@@ -38,8 +38,8 @@ FOLDS = ["fold-*.npz"]
 FOLD_MODELS = ["model-fold-*"]
 BASE = ["model-5"]
 STREAM = ["step-*", "memory-*", "model-[0-9]*"]
-# Digits of scikit-learn are in no table: on them, rules, evidence and calibration were settled,
-# learnt as MNIST is, or as CIFAR-10 is.
+# Of the digits of scikit-learn nothing was wanted: on them, learnt as MNIST is or as CIFAR-10 is,
+# rules, evidence and calibration were settled.
 REPLAY = {"dataset": "digits", "norm": True, "epochs": 30, "fold_epochs": 10, "memory": 50}
 DIGITS = {
     **{"turns": 4, "accommodation": "prototype", "score": "deep-mahalanobis"},

@@ -119,6 +119,24 @@ def test_a_run_told_as_lines_and_as_json(tmp_path):
     assert "epochs: 2 there, 9 now" in refused.stderr
 
 
+def test_a_training_that_diverges_is_one_sentence(tmp_path):
+    done = smoke("--jobs", "1", "--lr", "1e6", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "try a lower lr" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_folder_alone_says_how_to_go_on(tmp_path):
+    assert smoke("--jobs", "1", "--epochs", "1", "--out", "mine", cwd=tmp_path).returncode == 0
+    (tmp_path / "mine" / "seed-000.json").unlink()
+    told = limen("report", "mine", cwd=tmp_path)
+    assert "go on with limen run --out mine" in told.stderr
+    again = limen("run", "--out", "mine", "--seeds", "1", "--jobs", "1", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "mine" / "config.json").read_text())["epochs"] == 1
+    assert (tmp_path / "mine" / "seed-000.json").exists()
+
+
 def test_an_interrupt_keeps_what_is_finished_and_says_so(tmp_path):
     process = subprocess.Popen(
         [

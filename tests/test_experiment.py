@@ -103,6 +103,7 @@ def test_the_paper_preset_is_what_shels_calls_its_preset():
         ({"dataset": "mnist", "known": 2}, "known must be at least 3"),
         ({"dataset": "mnist", "known": True}, "known must be int"),
         ({"dataset": "mnist", "novel": "mnist"}, "another data set"),
+        ({"dataset": "mnist", "turns": 2}, "turns must be 1 or 4"),
         ({"dataset": "mnist", "novel": "digits", "policy_detects": True}, "does not go with"),
     ],
 )
@@ -504,6 +505,8 @@ def test_values_that_cannot_be_are_refused_before_anything_runs(settings):
 def test_what_is_wrong_shows_before_the_folder_is_taken(blobs, tmp_path):
     with pytest.raises(ConfigError, match="known must be below 6"):
         run(tiny(blobs, known=6), [0], tmp_path / "out")
+    with pytest.raises(ConfigError, match="0 training images left"):
+        run(tiny(blobs, calibration=0.99), [0], tmp_path / "out")
     other = tmp_path / "rows.npz"
     np.savez(other, X=np.ones((10, 3), dtype=np.float32), y=np.arange(10) % 2)
     with pytest.raises(DatasetError, match="cannot be brought to"):
@@ -779,7 +782,7 @@ def test_renewed_evidence_needs_a_network_that_stays():
     assert RunConfig.resolve({**settings, "accommodation": "replay"}).evidence == "as-met"
     assert RunConfig.resolve({"dataset": "cifar10", "method": "limen"}).evidence == "as-met"
     for changes in ({"accommodation": "replay"}, {"method": "paper"}):
-        with pytest.raises(ConfigError, match="evidence renewed needs a network that stays"):
+        with pytest.raises(ConfigError, match="evidence renewed needs method limen and a network"):
             RunConfig.resolve({**settings, **changes, "evidence": "renewed"})
 
 

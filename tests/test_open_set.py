@@ -568,6 +568,8 @@ BAD = [
     ({}, lambda X, y: (X, np.append(y[:-1], 9)), "class 9 has 1"),
     ({}, lambda X, y: (X, y - 1), "unknown_label -1 is one of the classes"),
     ({"unknown_label": "novel"}, None, "unknown_label must be of the kind of the labels"),
+    ({"unknown_label": 7.5}, None, "unknown_label must be a whole number, as labels are"),
+    ({"fold_params": {"max_it": 2}}, None, "fold_params 'max_it'. Did you mean 'max_iter'"),
     ({"unknown_label": [7]}, None, "unknown_label must be one number or one text, got list"),
     ({}, lambda X, y: (X, y + 0.5), "Unknown label type"),
     ({}, lambda X, y: (X[:, :0], y), "0 feature"),
@@ -592,6 +594,18 @@ def test_bad_input_says_what_to_do(parameters, change, message, known):
     model = OpenSetClassifier(**{"estimator": LogisticRegression(), **parameters})
     with pytest.raises(ValueError, match=message or "decision_function_shape='ovr'"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"similarity": 3}, "similarity must be a name or a function, got 3"),
+        ({"fold_params": ["C"]}, "fold_params must map names of parameters to values"),
+    ],
+)
+def test_another_kind_of_parameter_is_refused(parameters, message, known):
+    with pytest.raises(TypeError, match=message):
+        OpenSetClassifier(LogisticRegression(), **parameters).fit(*known)
 
 
 def test_an_estimator_without_scores_is_told_so(known):

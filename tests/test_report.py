@@ -16,7 +16,7 @@ from limen.experiment.claims import claims
 from limen.experiment.config import RunConfig
 from limen.experiment.figures import confusion
 from limen.experiment.files import RunFolderError, write_json
-from limen.experiment.records import frame, load_run, published, taken_for
+from limen.experiment.records import frame, load_run, published, taken_for, titles
 from limen.experiment.report import html_report
 from limen.experiment.statistics import overall, paired_p, summary
 from limen.experiment.tables import (
@@ -181,6 +181,9 @@ def test_csv_reads_back(run):
     assert set(table["objective"]) == {"gmean", "total"}
     assert {"auroc", "fpr95", "known", "pooled"} <= set(table["metric"])
     assert len(table) == 2 * 5 * 4 * 9
+    header = csv([run]).splitlines()[0].split(",")
+    assert len(header) == len(set(header))
+    assert {"mean", "p_holm", "stars"} <= set(header)
 
 
 def test_alarms_are_counted(tmp_path):
@@ -213,7 +216,7 @@ def test_what_a_held_out_class_is_taken_for_is_a_mean_over_the_seeds_that_knew_b
     shares = {(2, 0): 0.5, (2, 1): 0.5, (2, 3): 0.0, (0, 1): 0.0, (0, 2): 0.0}
     assert taken_for(found) == shares
     table = held_out_table(replace(found, config={**run.config, "class_names": list("abcd")}))
-    assert table.to_numpy().tolist() == [["c", "100 %", "a 50 %, b 50 %"], ["a", "0 %", ""]]
+    assert table.to_numpy().tolist() == [["c", "100 %", "a (50 %), b (50 %)"], ["a", "0 %", ""]]
     old = [{"folds": [{"held_out": 2}], "rows": [{"known": [0, 1, 2]}]}]
     assert held_out_table(replace(run, seeds=old)) is None
 
@@ -222,16 +225,39 @@ def test_a_run_of_limens_method_is_about_limen_and_its_g_mean(tmp_path, run):
     own = load_run(write_run(tmp_path / "own", method="limen"))
     first = own.seeds[0]["rows"][0]["known"][0]
     own.seeds[0]["folds"].append({"held_out": first, "taken_for": {}})
-    assert "| held out | unnoticed | taken for |" in write_up([own], "markdown")
+    for seed in own.seeds:
+        for place, row in enumerate(seed["rows"]):
+            score = "dot" if place or seed["seed"] else "knn"
+            row["selection"] = {"score": score, "rule": "mean", "expected": 0.5}
+    text = write_up([own], "markdown")
+    assert "| held out | unnoticed | taken for |" in text
+    assert "| 5 | dot (3), knn (1) | mean (4) | 50.0 |\n| 6 | dot (4) |" in text
     assert (run.policy, own.policy) == ("ours", "limen")
     page, papers = html_report([own]), html_report([run])
     assert "points from limen to cheating" in page
     assert '<td class="limen">' in page
     assert '<td class="ours">' not in page
     assert "G-mean by number of known classes" in page
+    assert "The paper's claims" in papers
+    assert "The paper's claims" not in page
     assert "points from ours to cheating" in papers
     assert '<td class="limen">' not in papers
     assert "G-mean by number of known classes" not in papers
+
+
+def test_runs_of_the_same_name_are_told_apart(tmp_path):
+    one, two = (load_run(write_run(tmp_path / name)) for name in ("a", "b"))
+    assert titles([one]) == ["mnist, small preset"]
+    assert titles([one, two]) == ["mnist, small preset (a)", "mnist, small preset (b)"]
+    assert "<h2" in html_report([one, two])
+    assert "mnist, small preset (b)</h2>" in html_report([one, two])
+
+
+def test_who_marks_with_stars_says_what_they_mean(run, tmp_path):
+    for text in (html_report([run]), write_up([run], "markdown"), write_up([run], "latex")):
+        assert "p below 0.05, 0.01, 0.001 against shels" in text
+    one = load_run(write_run(tmp_path / "one", seeds=1))
+    assert "p below" not in html_report([one]) + write_up([one], "markdown")
 
 
 def test_a_folder_without_a_run_says_what_is_missing(tmp_path):

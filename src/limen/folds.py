@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import assert_all_finite, column_or_1d
 
 from limen.accommodation import classes_of
 from limen.calibration import ClassStatistics, Floats
 from limen.coding import fit_any
-from limen.objectives import Objective, ObjectiveFunction
+from limen.objectives import Objective, ObjectiveFunction, unknown_name
 from limen.rows import take
 from limen.selection import Evidence, weigh
 from limen.similarity import Similarity, similarities_of
@@ -63,6 +64,24 @@ class LeaveOneClassOut(BaseCrossValidator):
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
         return np.unique(labels)
+
+
+def cheaper_of(estimator: Any, params: Any) -> Any:
+    """A copy of the estimator for the trainings with a class held out, with other parameters."""
+    copy = clone(estimator, safe=False)
+    if params is None:
+        return copy
+    if not isinstance(params, Mapping):
+        raise TypeError(
+            f"fold_params must map names of parameters to values, such as {{'epochs': 2}}, got "
+            f"{params!r}"
+        )
+    known = copy.get_params() if hasattr(copy, "get_params") else {}
+    for name in params:
+        if str(name).partition("__")[0] not in known:  # what is behind __ is for a part to judge
+            parameter = f"parameter of {type(copy).__name__} in fold_params"
+            raise ValueError(unknown_name(parameter, name, known))
+    return copy.set_params(**params) if params else copy
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ def unknown_label_for(classes: NDArray[Any], given: Any) -> Any:
         raise ValueError(
             f"unknown_label must be of the kind of the labels, such as {known[0]!r}, got {label!r}"
         )
+    if isinstance(label, float) and isinstance(known[0], int):
+        if not label.is_integer():
+            raise ValueError(f"unknown_label must be a whole number, as labels are, got {label!r}")
+        label = int(label)
     if label in known:
         raise ValueError(
             f"unknown_label {label!r} is one of the classes: pass another unknown_label"

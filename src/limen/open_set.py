@@ -26,6 +26,7 @@ from limen.exemplars import STRATEGIES, pick, unit_features
 from limen.folds import (
     Fold,
     LeaveOneClassOut,
+    cheaper_of,
     check_evidence,
     judge_fold,
     run_fold,
@@ -124,7 +125,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         The cut, in standard deviations below what is usual. With ``rule="by-class"`` each class
         has ``statistics_.leeway`` on top, which `strangeness` takes off.
     selection_ : Selection
-        Which similarity and rule were chosen, and how well each would have done.
+        Which similarity and rule were chosen, and how well each would have done. With
+        ``rule="by-class"``, that of the one cut ``eta_``, by ``"robust"``.
     continual_eta_ : ContinualEta
         How the cut came about, by the similarity chosen now.
     fold_choices_ : dict
@@ -140,7 +142,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         The fitted classifier.
     expected_known_accuracy_, expected_novel_accuracy_ : float
         Mean over the classes met as novel so far, each judged at the cut that the others give. With
-        ``calibration="train"`` the known one is of training points, hence optimistic.
+        ``calibration="train"`` the known one is of training points, hence optimistic; with
+        ``rule="by-class"`` they are those of the one cut ``eta_``.
     calibration_strangeness_ : ndarray
         Strangeness of all calibration points, ascending.
     accommodation_ : str or None
@@ -229,9 +232,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):
         memory = Memory.split(X, y, self._share, rng)
 
         candidates = candidates_of(fresh, self.similarity, every=self.method == "limen")
-        cheaper = clone(fresh, safe=False)
-        if self.fold_params:
-            cheaper.set_params(**self.fold_params)
+        cheaper = cheaper_of(fresh, self.fold_params)
         work = [delayed(_fit)(fresh, *memory.training_rows())]
         work += [
             delayed(run_fold)(

@@ -91,6 +91,8 @@ def check_agreement(estimator: Any, X: Any, scores: NDArray[Any], classes: NDArr
 
 def check_name(estimator: Any, how: Similarity) -> None:
     """Refuse a name that the estimator does not offer."""
+    if not callable(how) and not isinstance(how, str):
+        raise TypeError(f"similarity must be a name or a function, got {how!r}")
     if callable(how) or how == "auto" or _takes_score(estimator):
         return
     if callable(getattr(estimator, how, None)):

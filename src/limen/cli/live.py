@@ -22,6 +22,8 @@ from limen.experiment.config import POLICIES
 Event: TypeAlias = dict[str, Any]
 Show: TypeAlias = Callable[[Event], None]
 
+_TELLING = 0.05  # of the steps: before that, starting up is most of what took time
+
 
 @contextlib.contextmanager
 def printing(
@@ -87,8 +89,10 @@ class _Lines:
     def left(self, running: int = 0) -> str:
         """Time left, from the steps done since the start."""
         done = self.steps_done + running - self.steps_before
-        rate = done / (time.monotonic() - self.began)
-        return clock((self.steps - self.steps_done - running) / rate) if done > 0 else "?"
+        left = self.steps - self.steps_done - running
+        if done < _TELLING * (done + left):
+            return "some time"
+        return clock(left * (time.monotonic() - self.began) / max(done, 1))
 
     def farewell(self) -> None:
         from limen.experiment.records import load_run

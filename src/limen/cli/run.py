@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from limen.cli.live import printing
 from limen.experiment.config import ConfigError, RunConfig, read_settings
+from limen.experiment.files import read_json
 
 # Settings of RunConfig: None means not given, so that presets and --config can decide.
 Text = str | None
@@ -141,7 +143,7 @@ def run(
     settings = {**(read_settings(config) if config else {}), **given}
     how = {name: settings.pop(name, None) for name in how}
     _check_how(how)
-    resolved = RunConfig.resolve(settings)
+    resolved = RunConfig.resolve({**_begun(settings, how["out"]), **settings})
     from joblib import cpu_count
 
     from limen.experiment import run as experiment
@@ -158,12 +160,29 @@ def run(
                 keep_models=bool(how["keep_models"]),
                 report=show,
             )
+        except RuntimeError as error:
+            from limen.shels import TrainingDivergedError
+
+            if not isinstance(error, TrainingDivergedError):
+                raise
+            raise ConfigError(
+                f"{error}. {folder} holds this setting: choose another --out"
+            ) from error
         except KeyboardInterrupt:
             typer.echo(
                 f"\nstopped. What is finished is kept in {folder}: the same command goes on.",
                 err=True,
             )
             raise typer.Exit(130) from None
+
+
+def _begun(settings: dict[str, Any], out: str | Path | None) -> dict[str, Any]:
+    """The settings of the run in a folder, where no other data set is named."""
+    stored = Path(out or "") / "config.json"
+    if "dataset" in settings or out is None or not stored.is_file():
+        return {}
+    names = {field.name for field in dataclasses.fields(RunConfig)}
+    return {name: value for name, value in read_json(stored).items() if name in names}
 
 
 def _check_how(how: dict[str, Any]) -> None:

@@ -76,7 +76,8 @@ class RunConfig:
     accommodation_steps : int, optional
         For replay, instead of epochs.
     memory : int
-        Images kept of each class once it is learnt, three tenths to calibrate; 0: all.
+        Images kept of each class once it is learnt, to train on and to calibrate by (with
+        `calibration`, three tenths only calibrate); 0: all.
     memory_choice : {"reservoir", "herding", "k-centre"}
         Which.
     policy_detects : bool
@@ -180,6 +181,8 @@ class RunConfig:
             raise ConfigError(f"calibration must lie between 0 and 1, got {self.calibration!r}")
         if not 0 < self.fold_share <= 1:
             raise ConfigError(f"fold_share must be above 0 and at most 1, got {self.fold_share!r}")
+        if self.turns not in (1, 4):
+            raise ConfigError(f"turns must be 1 or 4, got {self.turns}")
         if self.method == "paper" and self.score == CHOSEN:
             raise ConfigError("the paper's method has one score: name it, or take method limen")
         if self.score == STATISTICAL and self.accommodation != "prototype":
@@ -190,8 +193,8 @@ class RunConfig:
         stays = self.method == "limen" and self.accommodation == "prototype"
         if self.evidence == RENEWED and not stays:
             raise ConfigError(
-                "evidence renewed needs a network that stays: take method limen with accommodation "
-                "prototype, or evidence as-met"
+                "evidence renewed needs method limen and a network that stays: take accommodation "
+                "prototype too, or evidence as-met"
             )
         if 0 < self.memory < 4:
             raise ConfigError("memory must be 0 for all, or at least 4: some of it calibrates")
@@ -327,7 +330,7 @@ _ABOVE = 1e-300
 _LOWEST: Mapping[str, float] = {
     **{"known": 3, "per_class": 1, "test_per_class": 1, "epochs": 1, "batch_size": 1},
     **{"accommodation_epochs": 0, "alarm_batch": 1, "alpha": 0, "beta": 0},
-    **{"distillation": 0, "turns": 1},
+    "distillation": 0,
     **{"lr": _ABOVE, "accommodation_lr": _ABOVE, "scale": _ABOVE},
     **{"fold_epochs": 1, "accommodation_steps": 1, "memory": 0},
 }

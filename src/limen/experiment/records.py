@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -74,6 +74,15 @@ class Run:
                 else:
                     words += [f"--{flag}", str(value)]
         return " ".join(words)
+
+
+def titles(runs: Sequence[Run]) -> list[str]:
+    """Of each run; where several would have the same, with their folders."""
+    plain = [run.title for run in runs]
+    return [
+        f"{title} ({run.path.name})" if plain.count(title) > 1 else title
+        for run, title in zip(runs, plain, strict=True)
+    ]
 
 
 def load_run(path: Path) -> Run:

@@ -14,7 +14,7 @@ from limen._version import __version__
 from limen.experiment import figures, tables
 from limen.experiment.claims import claims_table
 from limen.experiment.config import OBJECTIVES
-from limen.experiment.records import Run, frame
+from limen.experiment.records import Run, frame, titles
 from limen.experiment.statistics import overall, summary
 
 
@@ -26,29 +26,34 @@ def html_report(runs: Sequence[Run]) -> str:
     template = environment.get_template("report.html.j2")
     datasets = list(dict.fromkeys(run.config["dataset"] for run in runs))
     title = f"limen: finding the cut on {' and '.join(datasets)}"
-    return template.render(title=title, runs=[_view(run) for run in runs], version=__version__)
+    views = [_view(run, name) for run, name in zip(runs, titles(runs), strict=True)]
+    return template.render(title=title, runs=views, version=__version__)
 
 
-def _view(run: Run) -> dict[str, Any]:
+def _view(run: Run, title: str) -> dict[str, Any]:
     rows = frame(run)
     objective = run.config.get("objective", OBJECTIVES[0])
     many = rows["row"].nunique() > 1
     names = run.class_names
     shares = figures.confusion(run.seeds, len(names))
-    held_out = tables.held_out_table(run)
+    held_out, selection = tables.held_out_table(run), tables.selection_table(run)
     return {
-        "title": run.title,
+        "title": title,
         "limen": run.policy == "limen",
         "command": run.command,
         "seeds": f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}",
         "tiles": _tiles(rows, objective, run.policy),
-        "claims": _html(claims_table(run), "claims").replace("`", "") if many else "",
+        # They are about the paper's models.
+        "claims": _html(claims_table(run), "claims").replace("`", "")
+        if many and run.policy == "ours"
+        else "",
         "views": [_objective_view(run, rows, name, many) for name in OBJECTIVES],
         "first_seed": run.seeds[0]["seed"],
         "first_objective": tables.OBJECTIVE_NAMES[objective],
         "strangeness": figures.strangeness_panels(run.seeds[0], objective),
         "separation": _html(tables.separation_table(run), "one"),
         "held_out": _html(held_out, "held-out") if held_out is not None else "",
+        "selection": _html(selection, "held-out") if selection is not None else "",
         "eta": figures.eta_panel(summary(rows, objective)) if many else "",
         "confusion_at": len(run.seeds[0]["rows"][-1]["known"]),
         "class_names": names,
@@ -71,7 +76,12 @@ def _objective_view(run: Run, rows: pd.DataFrame, objective: str, many: bool) ->
         "objective": tables.OBJECTIVE_NAMES[objective],
         "panels": figures.accuracy_panels(summary(rows, objective), first) if many else [],
         "tables": [
-            {"name": name, "html": _html(table, "two", run.policy), "open": number == 0}
+            {
+                "name": name,
+                "html": _html(table, "two", run.policy),
+                "open": number == 0,
+                "note": tables.STARS if "*" in table.to_string() else "",
+            }
             for number, (name, table) in enumerate(shown)
         ],
     }

@@ -35,7 +35,7 @@ from limen.experiment.files import (
     write_json,
 )
 from limen.experiment.judging import Arrays, Step
-from limen.experiment.plan import Unit, data_of, novel_of, steps_of, units_of
+from limen.experiment.plan import Unit, data_of, novel_of, steps_of, training_rows, units_of
 from limen.experiment.policies import Detector, Record, seed_record
 from limen.experiment.units import run_fold, run_stream
 
@@ -222,6 +222,13 @@ def _checked_data(config: RunConfig) -> Dataset:
         if lacking := sorted(set(range(data.n_classes)) - set(y.tolist())):
             names = [data.class_names[column] for column in lacking]
             raise DatasetError(f"{config.dataset}: classes {names} have no {part} points")
+    trained = [training_rows(config, Unit(0, None), data, c).size for c in range(data.n_classes)]
+    if min(trained) < 2:
+        scarce = data.class_names[trained.index(min(trained))]
+        raise ConfigError(
+            f"class {scarce} has {min(trained)} training images left, and 2 are needed: take more "
+            "of each class, or a smaller calibration"
+        )
     if config.novel:
         novel_of(config)
     return data

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
 
 from limen.experiment.config import OBJECTIVES
-from limen.experiment.records import METRICS, Run, frame, published_beside, taken_for
+from limen.experiment.records import METRICS, Run, frame, published_beside, taken_for, titles
 from limen.experiment.statistics import overall, summary
 
 SHOWN = ("known", "novel", "pooled", "total", "gmean")
 OBJECTIVE_NAMES = {"gmean": "G-mean", "total": "total accuracy"}
+STARS = (
+    "*, **, ***: p below 0.05, 0.01, 0.001 against shels, t-test paired by seed, Holm-Bonferroni "
+    "over the rows"
+)
 
 
 def cell(mean: float, std: float = math.nan, stars: str = "") -> str:
@@ -79,7 +84,7 @@ def held_out_table(run: Run) -> pd.DataFrame | None:
         most = sorted(
             (known for known in shares if shares[known] >= 0.01), key=lambda k: -shares[k]
         )
-        told = [f"{run.class_names[known]} {100 * shares[known]:.0f} %" for known in most[:3]]
+        told = [f"{run.class_names[known]} ({100 * shares[known]:.0f} %)" for known in most[:3]]
         lines.append(
             {
                 "held out": run.class_names[held_out],
@@ -88,6 +93,28 @@ def held_out_table(run: Run) -> pd.DataFrame | None:
             }
         )
     return pd.DataFrame(lines) if lines else None
+
+
+def selection_table(run: Run) -> pd.DataFrame | None:
+    """Of limen's method: which scores and rules were chosen, in how many seeds, and what for."""
+    lines = []
+    for rows in zip(*(seed["rows"] for seed in run.seeds), strict=False):
+        if not all("selection" in row for row in rows):
+            return None
+        chosen = [row["selection"] for row in rows]
+        lines.append(
+            {
+                "known classes": str(len(rows[0]["known"])),
+                "score": _counted([one["score"] for one in chosen]),
+                "rule": _counted([one["rule"] for one in chosen]),
+                "expects": cell(sum(one["expected"] for one in chosen) / len(chosen)),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in Counter(names).most_common())
 
 
 def beside_published(run: Run, objective: str) -> pd.DataFrame | None:
@@ -167,23 +194,24 @@ def latex(table: pd.DataFrame, caption: str) -> str:
 def write_up(runs: Sequence[Run], style: str) -> str:
     """Every table of the runs as one text: ``"markdown"`` or ``"latex"``."""
     parts = []
-    for run in runs:
+    for run, name in zip(runs, titles(runs), strict=True):
         tables = [
-            (f"{run.title}: cuts sought for {OBJECTIVE_NAMES[objective]}", table)
+            (f"{name}: cuts sought for {OBJECTIVE_NAMES[objective]}", table)
             for objective in OBJECTIVES
             for table in (main_table(run, objective), beside_published(run, objective))
             if table is not None
         ]
-        tables.append((f"{run.title}: what no cut changes", separation_table(run)))
+        tables.append((f"{name}: what no cut changes", separation_table(run)))
         further = {
+            "what was chosen, in how many seeds": selection_table(run),
             "hard to tell apart when one is held out": held_out_table(run),
             "the batch alarm": alarm_table(run),
         }
-        tables += [(f"{run.title}: {name}", t) for name, t in further.items() if t is not None]
+        tables += [(f"{name}: {about}", t) for about, t in further.items() if t is not None]
         if style == "latex":
             parts += [latex(table, f"{title}. {_seeds(run)}") for title, table in tables]
         else:
-            parts += [f"## {run.title}\n\n`{run.command}`: {_seeds(run)}\n"]
+            parts += [f"## {name}\n\n`{run.command}`: {_seeds(run)}\n"]
             parts += [f"### {title}\n\n{markdown(table)}" for title, table in tables]
     return "\n".join(parts)
 
@@ -195,15 +223,16 @@ def csv(runs: Sequence[Run]) -> str:
         for objective in OBJECTIVES:
             facts = {"run": str(run.path)}
             facts |= {name: run.config[name] for name in ("dataset", "preset", "novel")}
-            table = summary(frame(run), objective).assign(**facts, objective=objective)
-            tables.append(table[[*facts, "objective", *table.columns[:-3]]])
+            found = summary(frame(run), objective)
+            table = found.assign(**facts, objective=objective)
+            tables.append(table[[*facts, "objective", *found.columns]])
     text: str = pd.concat(tables).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     return text
 
 
 def _seeds(run: Run) -> str:
     n = len(run.seeds)
-    return f"Mean ± std of {n} seeds, in %." if n > 1 else "One seed, in %."
+    return f"Mean ± std of {n} seeds, in %. {STARS}." if n > 1 else "One seed, in %."
 
 
 def _sparse(table: pd.DataFrame) -> list[list[str]]:
