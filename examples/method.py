@@ -121,6 +121,7 @@ def headline(whole: pd.DataFrame) -> pd.DataFrame:
         "run": "five classes known, five discovered",
         "paper's recipe, `ours`": "the paper's recipe",
         "`rate95`": "limen's models, cut that keeps 95 %",
+        "eta = 1": "cut at one deviation",
         "`limen`": "limen",
         "seeds": "its seeds",
         "steps": "training steps, of the paper's",

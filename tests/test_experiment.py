@@ -505,7 +505,7 @@ def test_values_that_cannot_be_are_refused_before_anything_runs(settings):
 def test_what_is_wrong_shows_before_the_folder_is_taken(blobs, tmp_path):
     with pytest.raises(ConfigError, match="known must be below 6"):
         run(tiny(blobs, known=6), [0], tmp_path / "out")
-    with pytest.raises(ConfigError, match="0 training images left"):
+    with pytest.raises(ConfigError, match="no training image left"):
         run(tiny(blobs, calibration=0.99), [0], tmp_path / "out")
     other = tmp_path / "rows.npz"
     np.savez(other, X=np.ones((10, 3), dtype=np.float32), y=np.arange(10) % 2)

@@ -223,11 +223,11 @@ def _checked_data(config: RunConfig) -> Dataset:
             names = [data.class_names[column] for column in lacking]
             raise DatasetError(f"{config.dataset}: classes {names} have no {part} points")
     trained = [training_rows(config, Unit(0, None), data, c).size for c in range(data.n_classes)]
-    if min(trained) < 2:
-        scarce = data.class_names[trained.index(min(trained))]
+    if not all(trained):
+        lacking = data.class_names[trained.index(0)]
         raise ConfigError(
-            f"class {scarce} has {min(trained)} training images left, and 2 are needed: take more "
-            "of each class, or a smaller calibration"
+            f"class {lacking} has no training image left: take more of each class, or a smaller "
+            "calibration"
         )
     if config.novel:
         novel_of(config)
