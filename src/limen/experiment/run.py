@@ -224,9 +224,9 @@ def _checked_data(config: RunConfig) -> Dataset:
             raise DatasetError(f"{config.dataset}: classes {names} have no {part} points")
     trained = [training_rows(config, Unit(0, None), data, c).size for c in range(data.n_classes)]
     if not all(trained):
-        lacking = data.class_names[trained.index(0)]
+        bare = data.class_names[trained.index(0)]
         raise ConfigError(
-            f"class {lacking} has no training image left: take more of each class, or a smaller "
+            f"class {bare} has no training image left: take more of each class, or a smaller "
             "calibration"
         )
     if config.novel:
