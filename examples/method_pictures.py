@@ -25,21 +25,22 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         cost, gmean = cost_of_folds(study)
         ax = left if dataset == "digits" else right
         colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
-        change = 100 * gmean.sub(gmean[FULL], axis=0)
-        x, y, error = 100 * cost / cost[FULL], change.mean(), change.sem().fillna(0)
+        x = 100 * cost / cost[FULL]
         line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
+        gmean = gmean.dropna(subset=line)  # a line is of the same seeds throughout
+        change = 100 * gmean.sub(gmean[FULL], axis=0)
+        y, error = change.mean(), change.sem().fillna(0)
         label = "fewer epochs" if ax is left else f"{SETS[dataset]}, {_count(len(gmean))}"
         ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
         ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
-        for variant in [v for v in x.index if v not in line and x[v]]:
+        for variant in [v for v in x.index if v not in line and x[v] and ax is left]:
             ax.errorbar(x[variant], y[variant], error[variant], fmt="x", ms=7, color=COLOURS[1])
-            if ax is left:
-                side = 1 if y[variant] > 0 else -1
-                end, style = y[variant] + side * error[variant], {"fontsize": "small"}
-                style["va"] = "bottom" if side > 0 else "top"
-                ax.annotate(
-                    variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
-                )
+            side = 1 if y[variant] > 0 else -1
+            end, style = y[variant] + side * error[variant], {"fontsize": "small"}
+            style["va"] = "bottom" if side > 0 else "top"
+            ax.annotate(
+                variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
+            )
     left.set(title="digits, ten streams (mean and its standard error)")
     right.set(title="the three sets")
     for ax in (left, right):
@@ -69,7 +70,7 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
         for colour, kind in zip(COLOURS, ("reservoir", "herding", "k-centre"), strict=True):
             kept = [size for size in sizes if (kind, str(size)) in points]
             change = [points[kind, str(n)] for n in kept]
-            ax.plot(kept, change, marker="o", color=colour, label=kind)
+            ax.plot(kept, change, marker="o", color=colour, label=kind if kept else None)
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1.5, color="#7a8290", lw=1, ls="--")
         ax.set(title=f"{name_of(dataset)}, {_count(len(seeds))}", xlabel="images kept of a class")
