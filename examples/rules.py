@@ -26,11 +26,11 @@ from limen.experiment.config import CHOSEN, RunConfig
 from limen.experiment.judging import Arrays, Looks, aligned, judge_held_out, judge_step, view
 from limen.experiment.plan import (
     Unit,
-    calibration_rows,
     class_order,
     data_of,
     scores_of,
     training_rows,
+    usual_rows,
 )
 from limen.experiment.policies import accuracies
 from limen.experiment.units import Memory, network
@@ -48,7 +48,7 @@ def trained(config: RunConfig, seed: int, without: tuple[int, ...]) -> Any:
     """A model of the first five classes without one (the model in use) or two (a fold)."""
     name = "-".join(["fold" if len(without) > 1 else "base", *map(str, sorted(without))])
     path = KEPT / f"{config.dataset}-{config.turns}" / str(seed) / name
-    data, unit = data_of(config), Unit(seed, None)
+    data, unit = data_of(config), unit_of(seed, without)
     known = [c for c in class_order(config, data.n_classes, seed)[0] if c not in without]
     if not (path / "manifest.json").exists():
         rows = np.sort(np.concatenate([training_rows(config, unit, data, c) for c in known]))
@@ -66,11 +66,16 @@ def trained(config: RunConfig, seed: int, without: tuple[int, ...]) -> Any:
     return model.remember(data.X_train[kept], data.y_train[kept])
 
 
+def unit_of(seed: int, without: tuple[int, ...]) -> Unit:
+    return Unit(seed, without[-1] if len(without) > 1 else None)
+
+
 def looked(config: RunConfig, seed: int, without: tuple[int, ...]) -> Arrays:
     """What a model makes of the last class that it lacks, and of usual and further images."""
     data, model = data_of(config), trained(config, seed, without)
     known = model.classes_.tolist()
-    usual = np.concatenate([calibration_rows(config, data, c) for c in known])
+    unit = unit_of(seed, without)
+    usual = np.concatenate([usual_rows(config, unit, data, c) for c in known])
     X, y = data.X_train, data.y_train
     inputs = {"usual": X[usual], "novel": X[y == without[-1]]}
     if len(without) > 1:
