@@ -346,17 +346,13 @@ def folds(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def cost_of_folds(study: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
     """Steps of each variant's folds, and the G-mean of each seed (rows) with them (columns)."""
     mine = (study["study"] == "folds") | study["variant"].isin(["limen", FULL])
-    rows = study[mine & study["seed"].isin(seeds_of(study[study["variant"] == FULL]))]
+    rows = study[mine & study["seed"].isin(study.loc[study["variant"] == FULL, "seed"])]
     cost = rows.groupby("variant")["fold_steps"].mean()
     return cost, rows.groupby(["seed", "variant"])["gmean"].mean().unstack()
 
 
 def name_of(dataset: str) -> str:
     return SETS.get(dataset, "digits, as CIFAR-10" if dataset == "digits-replay" else dataset)
-
-
-def seeds_of(rows: pd.DataFrame) -> list[int]:
-    return rows["seed"].unique().tolist()
 
 
 def main() -> None:

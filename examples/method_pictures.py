@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from method import FULL, RESULTS, SETS, cost_of_folds, name_of, seeds_of, studies
+from method import FULL, RESULTS, SETS, cost_of_folds, name_of, studies
 
 IMAGES = RESULTS.parent / "docs" / "images"
 COLOURS = ("#1565b0", "#d07a12", "#2e8b57")
@@ -49,31 +49,34 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
         ax.set_ylabel("G-mean, points against full cost")
         _plain(ax)
-    right.legend(frameon=False, fontsize="small", loc="lower right")
+    right.legend(frameon=False, fontsize="small", loc="upper right")
     _save(figure, "method-folds")
 
 
 def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
-    """G-mean against how many examples of a class are kept."""
+    """G-mean, and its standard error, against how many examples of a class are kept."""
     found = {d: study for d, study in studies.items() if (study["study"] == "memory").any()}
     figure = Figure(figsize=(3.9 * len(found), 3.4), layout="constrained")
     axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for ax, (dataset, study) in zip(axes, found.items(), strict=True):
-        rows = study[study["study"] == "memory"]
-        seeds = seeds_of(rows)
-        mine = study[study["seed"].isin(seeds)]
-        gmean = 100 * mine.groupby(["seed", "variant"])["gmean"].mean().unstack()
-        lost = gmean.sub(gmean["6: everything kept"], axis=0).mean()
-        points = {tuple(name.split()): lost[name] for name in {*rows["variant"]}}
-        points["reservoir", "50"] = lost["limen"]
+        tried = study.loc[study["study"] == "memory", "variant"].unique().tolist()
+        gmean = 100 * study.groupby(["seed", "variant"])["gmean"].mean().unstack()
+        # All points of a picture are of the same seeds.
+        gmean = gmean[[*tried, "limen", "6: everything kept"]].dropna()
+        change = gmean.sub(gmean["6: everything kept"], axis=0)
+        points = {tuple(name.split()): change[name] for name in tried}
+        points["reservoir", "50"] = change["limen"]
         sizes = sorted({int(size) for _, size in points})
         for colour, kind in zip(COLOURS, ("reservoir", "herding", "k-centre"), strict=True):
             kept = [size for size in sizes if (kind, str(size)) in points]
-            change = [points[kind, str(n)] for n in kept]
-            ax.plot(kept, change, marker="o", color=colour, label=kind if kept else None)
+            if not kept:
+                continue
+            line = pd.DataFrame({size: points[kind, str(size)] for size in kept})
+            error = line.sem().fillna(0)
+            ax.errorbar(kept, line.mean(), error, marker="o", color=colour, label=kind)
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1.5, color="#7a8290", lw=1, ls="--")
-        ax.set(title=f"{name_of(dataset)}, {_count(len(seeds))}", xlabel="images kept of a class")
+        ax.set(title=f"{name_of(dataset)}, {_count(len(gmean))}", xlabel="images kept of a class")
         ax.set_xscale("log")
         ax.set_xticks(sizes, labels=[str(size) for size in sizes])
         ax.minorticks_off()
