@@ -692,6 +692,21 @@ def test_what_keeps_everything_compares_with_everything(blobs, tmp_path):
     assert np.bincount(_load(tmp_path / "model-5").stored_.labels).tolist() == [48] * 5
 
 
+def test_what_is_kept_calibrates_as_if_it_were_not_stored(blobs, tmp_path):
+    """What the model compares with would look more familiar than anything new can."""
+    config = tiny(blobs, method="limen", epochs=1, memory=10, accommodation_steps=3)
+    steps = run_stream(config, Unit(0, None), tmp_path)
+    model, last = _load(tmp_path / "model-5"), view(steps[1].arrays, "knn")
+    classes = model.classes_[model.stored_.labels]
+    means, stds = last["usual"][1:][:, model.stored_.labels]
+    alone = model.similarity_of_stored("knn").max(axis=1)
+    right = model.similarity_of_stored("knn").argmax(axis=1) == model.stored_.labels
+    np.testing.assert_array_equal(last["train_class"], classes)
+    np.testing.assert_array_equal(last["train_right"], right)
+    strangeness = (means - alone) / stds
+    np.testing.assert_allclose(last["train"][right], strangeness[right], rtol=1e-3, atol=1e-3)
+
+
 def test_a_model_taken_over_learns_as_the_run_says(blobs, tmp_path, monkeypatch):
     from limen.shels import SHELSClassifier
 

@@ -626,6 +626,31 @@ def test_only_what_is_remembered_is_compared_with(fitted):
         again.remember(X[y < 2], y[y < 2])
 
 
+@pytest.mark.parametrize("score", ["prototype", "mahalanobis", "knn", "map-knn", "deep-knn"])
+def test_a_stored_example_is_not_compared_with_itself(fitted, score):
+    """Judged one fifth after the other by the rest, as examples that were never stored are."""
+    model, X, _, y, _ = fitted
+    kept = np.concatenate([np.flatnonzero(y == c)[:20] for c in range(4)])
+    model = copy.deepcopy(model).remember(X[kept], y[kept])
+    turn = np.tile(np.arange(20) % 5, 4)
+    told = np.empty((80, 4))
+    for now in range(5):
+        others = copy.deepcopy(model).remember(X[kept[turn != now]], y[kept[turn != now]])
+        told[turn == now] = others.similarity(X[kept[turn == now]], score)
+    np.testing.assert_allclose(model.similarity_of_stored(score), told, rtol=1e-3, atol=1e-5)
+    flattered = model.similarity(X[kept], score)[np.arange(80), y[kept]]
+    assert np.mean(flattered - told[np.arange(80), y[kept]]) > 0
+
+
+def test_an_only_example_is_compared_with_itself_for_want_of_others(fitted):
+    model, X, _, y, _ = fitted
+    kept = np.array([np.flatnonzero(y == c)[0] for c in range(4)])
+    model = copy.deepcopy(model).remember(X[kept], y[kept])
+    np.testing.assert_allclose(
+        model.similarity_of_stored("knn"), model.similarity(X[kept], "knn"), rtol=1e-4
+    )
+
+
 def test_all_scores_from_one_look(fitted):
     model, _, X_test, *_ = fitted
     looked = model.similarities(X_test)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limen.calibration import ClassStatistics, DegenerateClassWarning
+from limen.shels.scores import BY_EXAMPLES
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -73,23 +74,35 @@ class Looks:
     """Similarities of several sets of inputs, by one score after the other, looked at once.
 
     With a single score, the similarity of a set that was had already can be given in `seen`.
+    `stored` tells where each point of ``usual`` is among the examples the model compares with, -1
+    if it is none of them: an example is compared with the others only.
     """
 
     def __init__(
-        self, model: Any, scores: tuple[str, ...], seen: Arrays | None = None, **inputs: Any
+        self,
+        model: Any,
+        scores: tuple[str, ...],
+        seen: Arrays | None = None,
+        stored: NDArray[np.intp] | None = None,
+        **inputs: Any,
     ) -> None:
-        self._model, self.scores = model, scores
+        self._model, self.scores, self._stored = model, scores, stored
         look = model.embedding if len(scores) > 1 else (lambda X: model.similarity(X, scores[0]))
         self._seen = {**(seen or {}), **{name: look(X) for name, X in inputs.items()}}
 
     def by(self, score: str) -> dict[str, NDArray[Any]]:
         """Similarity of each set, (n, C)."""
-        if len(self.scores) == 1:
-            return self._seen
-        return {
-            name: self._model.similarity_of_features(seen, score)
-            for name, seen in self._seen.items()
-        }
+        similarity = self._seen
+        if len(self.scores) > 1:
+            similarity = {
+                name: self._model.similarity_of_features(seen, score)
+                for name, seen in self._seen.items()
+            }
+        if self._stored is not None and score in BY_EXAMPLES:
+            own = self._stored >= 0
+            alone = self._model.similarity_of_stored(score)
+            similarity["usual"][own] = alone[self._stored[own]]
+        return similarity
 
     def named(self, score: str, arrays: Arrays) -> Arrays:
         """As they are recorded; see `view`."""

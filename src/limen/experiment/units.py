@@ -84,7 +84,9 @@ def run_fold(config: RunConfig, unit: Unit, work: Path | None, keep_model: bool 
         memory = Memory().taking_in(others, model, config, unit, data)
         if _compares(config):
             _compare_with(model, data, memory)
-        arrays = judge_held_out(Looks(model, scores, seen, **inputs), model.classes_, y[usual])
+        stored = _among_stored(usual, model, memory, config)
+        looks = Looks(model, scores, seen, stored, **inputs)
+        arrays = judge_held_out(looks, model.classes_, y[usual])
         if path is not None and keep_model:
             model.save(path)
         if config.evidence == RENEWED:
@@ -117,7 +119,8 @@ def _judge_kept(
     """`judge_held_out` by what is kept of the classes a model knows."""
     usual = _rows_of(model.classes_.tolist(), memory.usual.__getitem__)
     X, y = data.X_train, data.y_train
-    looks = Looks(model, scores_of(config), usual=X[usual], novel=X[novel])
+    stored = _among_stored(usual, model, memory, config)
+    looks = Looks(model, scores_of(config), stored=stored, usual=X[usual], novel=X[novel])
     return judge_held_out(looks, model.classes_, y[usual], name)
 
 
@@ -190,6 +193,17 @@ def _compares(config: RunConfig) -> bool:
 def _compare_with(model: Any, data: Dataset, memory: Memory) -> None:
     rows = _rows_of(model.classes_.tolist(), memory.replay.__getitem__)
     model.remember(data.X_train[rows], data.y_train[rows])
+
+
+def _among_stored(
+    rows: Rows, model: Any, memory: Memory, config: RunConfig
+) -> NDArray[np.intp] | None:
+    """Where these rows are among the examples that the model compares with; -1: nowhere."""
+    if not _compares(config):
+        return None
+    stored = _rows_of(model.classes_.tolist(), memory.replay.__getitem__)
+    place = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
+    return np.where(stored[place] == rows, place, -1)
 
 
 def run_stream(
@@ -308,7 +322,12 @@ def _face(
     test = np.isin(data.y_test, known)
     novel = novel_of(config) if label is None else data.X_train[data.y_train == label]
     looks = Looks(
-        model, scores_of(config), usual=data.X_train[usual], test=data.X_test[test], novel=novel
+        model,
+        scores_of(config),
+        stored=_among_stored(usual, model, memory, config),
+        usual=data.X_train[usual],
+        test=data.X_test[test],
+        novel=novel,
     )
     arrays = judge_step(
         looks,

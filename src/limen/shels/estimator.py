@@ -473,19 +473,39 @@ class SHELSClassifier(ClassifierMixin, BaseEstimator):
         """`similarity` from features (n, d) or an `embedding` computed before, to (n, C)."""
         check_is_fitted(self)
         chosen = self.score_function if score is None else score
+        return self._scored(features, chosen, self.stored_)
+
+    def similarity_of_stored(self, score: str | Score | None = None) -> Floats:
+        """`similarity` of the stored examples, each compared with others only, (m, C).
+
+        In the order of ``stored_``. An example that is compared with itself looks more familiar
+        than any new input can.
+        """
+        check_is_fitted(self)
+        chosen, stored = self.score_function if score is None else score, self.stored_
+        similarity = self._scored(Embedding(stored.features, stored.maps), chosen, stored)
+        for aside in stored.in_turn():
+            some = stored.only(aside)
+            looked = Embedding(some.features, some.maps)
+            similarity[aside] = self._scored(looked, chosen, stored.only(~aside))
+        return similarity
+
+    def _scored(
+        self, features: Floats | Embedding, score: str | Score, stored: ClassFeatures
+    ) -> Floats:
         rows = self.network_.rows.detach().cpu().numpy()
         plain = features.features if isinstance(features, Embedding) else features
-        if chosen in DEEP_SCORES:
+        if score in DEEP_SCORES:
             if not isinstance(features, Embedding):
-                raise ValueError(f"score={chosen!r} needs the embedding, features do not do")
-            if len(self.stored_.maps) == 0:
-                raise ValueError(f"score={chosen!r} needs stored maps: fit the model anew")
-            scores = DEEP_SCORES[str(chosen)](features, rows, self.stored_)
+                raise ValueError(f"score={score!r} needs the embedding, features do not do")
+            if len(stored.maps) == 0:
+                raise ValueError(f"score={score!r} needs stored maps: fit the model anew")
+            scores = DEEP_SCORES[str(score)](features, rows, stored)
         else:
-            function = chosen if callable(chosen) else SCORES.get(chosen)
+            function = score if callable(score) else SCORES.get(score)
             if function is None:
-                raise ValueError(unknown_name("score", chosen, _SCORE_NAMES))
-            scores = np.asarray(function(plain, rows, self.stored_))
+                raise ValueError(unknown_name("score", score, _SCORE_NAMES))
+            scores = np.asarray(function(plain, rows, stored))
         if scores.shape != (len(plain), len(self.classes_)):
             raise ValueError(
                 f"score must give one column per class, ({len(plain)}, {len(self.classes_)}), "

@@ -6,7 +6,7 @@ Direction: higher = more familiar. The same calibration and search serve all of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,13 +78,29 @@ class ClassFeatures:
 
     def without(self, column: int) -> ClassFeatures:
         """Those of the other classes, as if this one had never been learnt."""
-        kept = self.labels != column
-        return ClassFeatures(
-            self.features[kept],
-            self.labels[kept] - (self.labels[kept] > column),
-            self.maps[kept] if len(self.maps) else self.maps,
-            self.statistics and self.statistics.without(column),
+        others = self.only(self.labels != column)
+        return replace(
+            others,
+            labels=others.labels - (others.labels > column),
+            statistics=self.statistics and self.statistics.without(column),
         )
+
+    def only(self, kept: NDArray[np.bool_]) -> ClassFeatures:
+        """Some of the examples."""
+        maps = self.maps[kept] if len(self.maps) else self.maps
+        return ClassFeatures(self.features[kept], self.labels[kept], maps, self.statistics)
+
+    def in_turn(self, most: int = 5) -> list[NDArray[np.bool_]]:
+        """Masks that set every example aside once, about a fifth of each class at a time.
+
+        There are none where a class has a single example.
+        """
+        fewest = int(np.bincount(self.labels).min())
+        turns, place = min(most, fewest), np.empty(len(self.labels), dtype=np.intp)
+        for column in np.unique(self.labels):
+            mine = np.flatnonzero(self.labels == column)
+            place[mine] = np.arange(len(mine)) % turns
+        return [place == turn for turn in range(turns)] if turns > 1 else []
 
     def append(self, other: ClassFeatures) -> ClassFeatures:
         both = len(self.maps) == len(self.labels) and len(other.maps) == len(other.labels)
@@ -237,6 +253,7 @@ DEEP_SCORES: Mapping[str, DeepScore] = {
     "deep-mahalanobis": deep_mahalanobis,
 }
 STATISTICAL = "deep-mahalanobis"  # looks at statistics of all points, and at no example
+BY_EXAMPLES = ("prototype", "mahalanobis", "knn", "map-knn", "deep-knn")
 
 
 def scores_to_try(accommodation: str) -> tuple[str, ...]:
