@@ -96,10 +96,9 @@ def all_items(address):
         before = {"before": page["next"]}
 
 
-def learners():
-    """Every learner that is running, ours or orphaned."""
-    running = psutil.process_iter(["cmdline"])
-    return [p for p in running if "limen.web.learner" in " ".join(p.info["cmdline"] or [])]
+def learners(server):
+    """The learners of this server; other tests have theirs."""
+    return [p for p in psutil.Process(server).children() if "learner" in str(p.cmdline())]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -125,7 +124,7 @@ def test_whatever_is_killed_whenever_nothing_that_was_confirmed_is_lost(model_co
             assert state["version"] >= 1
             killer = threading.Timer(rng.uniform(0.2, 8.0), os.kill, (process.pid, signal.SIGKILL))
             if round_ % 2:
-                killer = threading.Timer(rng.uniform(1.0, 6.0), _kill_learners)
+                killer = threading.Timer(rng.uniform(1.0, 6.0), _kill_learners, [process.pid])
             killer.start()
             with contextlib.suppress(httpx2.HTTPError):
                 for digit in (7, 8, 9):
@@ -161,9 +160,9 @@ def test_whatever_is_killed_whenever_nothing_that_was_confirmed_is_lost(model_co
         assert noise
 
 
-def _kill_learners():
-    for process in learners():
-        with contextlib.suppress(psutil.NoSuchProcess):
+def _kill_learners(server):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in learners(server):
             process.kill()
 
 
@@ -176,9 +175,7 @@ def test_the_learner_ends_with_its_server(model_copy):
         mine = []
         while not mine:
             assert time.monotonic() < end
-            mine = [
-                p for p in psutil.Process(process.pid).children() if "learner" in str(p.cmdline())
-            ]
+            mine = learners(process.pid)
         process.kill()
         psutil.wait_procs(mine, timeout=20)
         assert not any(p.is_running() for p in mine)
