@@ -23,6 +23,7 @@ RESULTS, TABLES, IMAGES = ROOT / "results", ROOT / "docs" / "tables", ROOT / "do
 SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 # G-mean wanted of `limen`, and hoped for.
 TARGETS = {"mnist": (89, 94), "fashion-mnist": (71, 79), "cifar10": (42, 55)}
+VERSION = {"mnist": "7", "fashion-mnist": "7", "cifar10": "8"}  # of the records under results/
 _DEVELOPED = ("cosine", "knn", "map-knn", "deep-knn", "deep-mahalanobis")
 FULL = "5: folds at full cost"
 
@@ -101,7 +102,7 @@ def versions(runs: dict[str, Run]) -> pd.DataFrame:
         dataset = run.config["dataset"]
         mine = found[found["dataset"] == dataset].groupby("version")
         judged = {str(version): rows.set_index("seed")["gmean"] for version, rows in mine}
-        judged["7"] = gmean_of_seeds(run)
+        judged[VERSION[dataset]] = gmean_of_seeds(run)
         for version, gmean in judged.items():
             lines.append(
                 {

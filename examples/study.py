@@ -40,14 +40,11 @@ BASE = ["model-5"]
 STREAM = ["step-*", "memory-*", "model-[0-9]*"]
 # Of the digits of scikit-learn nothing was wanted: on them, learnt as MNIST is or as CIFAR-10 is,
 # rules, evidence and calibration were settled.
-REPLAY = {"dataset": "digits", "norm": True, "epochs": 30, "fold_epochs": 10, "memory": 50}
-DIGITS = {
-    **{"turns": 4, "accommodation": "prototype", "score": "deep-mahalanobis"},
-    **{"evidence": "renewed", "rule": BY_CLASS, "fold_share": 0.75},
-}
+DIGITS = {"dataset": "digits", "epochs": 30}
 # What goes with a network that is trained on with every class.
 MOVES = {"score": CHOSEN, "evidence": AS_MET}
-OWN = {"digits": {**REPLAY, **DIGITS}, "digits-replay": REPLAY}
+REPLAY = {**MOVES, "accommodation": "replay", "turns": 1, "rule": "robust", "fold_share": 1.0}
+OWN = {"digits": DIGITS, "digits-replay": {**DIGITS, **REPLAY}}
 
 
 def settings_of(dataset: str, **changes: Any) -> RunConfig:

@@ -107,7 +107,7 @@ def smoke(*arguments, **settings):
 def test_a_run_told_as_lines_and_as_json(tmp_path):
     done = smoke("--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "6 of 6 units" in done.stderr
+    assert "6 of 6 trainings" in done.stderr
     assert "limen report runs/digits-smoke --html" in done.stdout
     assert re.search(r"mean .*/", done.stdout)
     again = smoke("--json", cwd=tmp_path)
@@ -229,7 +229,7 @@ def on_a_terminal(*words, cwd):
 def test_on_a_terminal_a_run_shows_what_is_done_running_and_left(tmp_path):
     few = ("--known", 3, "--per-class", 100, "--epochs", 60, "--jobs", 1, "--seeds", 1)
     seen = on_a_terminal("run", "--dataset", "digits", "--preset", "smoke", *few, cwd=tmp_path)
-    assert re.search(r"units: \d done, 1 running, \d left  time left (\?|\d+ s)", seen)
+    assert re.search(r"trainings: \d done, 1 running, \d left  time left (\?|\d+ s)", seen)
     assert "seed 0 stream: training, epoch" in seen
     assert "known classes" in seen
     assert "limen report runs/digits-smoke" in seen

@@ -385,7 +385,7 @@ def test_csv_with_a_label_column(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\n1,2\n", "unknown column 'label'"),
+        ("a,b\n1,2\n", "unknown column 'label'.*--label"),
         ("a,label\nred,x\nblue,y\n", r"columns \['a'\] are not numbers"),
         ("a,label\n1,x\n,y\n", r"columns \['a'\] have gaps"),
     ],

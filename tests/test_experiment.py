@@ -104,6 +104,7 @@ def test_the_paper_preset_is_what_shels_calls_its_preset():
         ({"dataset": "mnist", "known": True}, "known must be int"),
         ({"dataset": "mnist", "novel": "mnist"}, "another data set"),
         ({"dataset": "mnist", "turns": 2}, "turns must be 1 or 4"),
+        ({"dataset": "mnist", "rule": "by-class"}, "goes with method limen"),
         ({"dataset": "mnist", "novel": "digits", "policy_detects": True}, "does not go with"),
     ],
 )

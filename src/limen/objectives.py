@@ -157,7 +157,8 @@ def unknown_name(parameter: str, given: object, options: Iterable[str]) -> str:
     options = list(options)
     near = difflib.get_close_matches(str(given), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"unknown {parameter} {given!r}.{hint} Known: {', '.join(options)}."
+    shown = options if len(options) <= 24 else [*options[:12], f"... ({len(options)} in all)"]
+    return f"unknown {parameter} {given!r}.{hint} Known: {', '.join(shown)}."
 
 
 def _checked(name: str, value: float, low: float, high: float) -> float:

@@ -26,11 +26,11 @@ _TRUSTED = (
 def _optional(module: str) -> Any:
     try:
         return import_module(module)
-    except ImportError as error:
+    except ImportError:
         raise ModelFileError(
             "saving and loading models needs more packages: "
             "pip install -c constraints.txt '.[files]'"
-        ) from error
+        ) from None
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

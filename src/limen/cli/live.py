@@ -22,6 +22,12 @@ from limen.experiment.config import POLICIES
 Event: TypeAlias = dict[str, Any]
 Show: TypeAlias = Callable[[Event], None]
 
+_MEANINGS = {
+    "shels": "eta = 1",
+    "cheating": "the cut that is best for the class to come",
+    "ours": "the paper's cut",
+    "rate95": "keeps 95 % of the known",
+}
 _TELLING = 0.05  # of the steps: before that, starting up is most of what took time
 
 
@@ -63,13 +69,13 @@ class _Lines:
             missing, total = len(event["missing"]), len(event["seeds"])
             print(
                 f"{self.folder}: {total - missing} of {total} seeds finished, "
-                f"{event['units_left']} units to go",
+                f"{event['units_left']} trainings to go",
                 file=sys.stderr,
                 flush=True,
             )
         elif event["event"] == "unit":
             print(
-                f"{self.done} of {self.units} units: seed {event['seed']} {event['unit']} "
+                f"{self.done} of {self.units} trainings: seed {event['seed']} {event['unit']} "
                 f"in {event['seconds']['total']:.0f} s, {self.left()} left",
                 file=sys.stderr,
                 flush=True,
@@ -140,8 +146,8 @@ class _Display(_Lines):
             left = self.units - self.done - len(pulses)
             self.bar.update(
                 self.task,
-                description=f"units: {self.done} done, {len(pulses)} running, {max(left, 0)} left  "
-                f"time left {self.left(running)}",
+                description=f"trainings: {self.done} done, {len(pulses)} running, "
+                f"{max(left, 0)} left  time left {self.left(running)}",
                 total=max(self.steps, 1),
                 completed=self.steps_done + running,
             )
@@ -162,13 +168,15 @@ class _Display(_Lines):
 def rows_table(seeds: list[Event], objective: str) -> Table:
     """Mean G-mean and pooled total of each policy over the finished seeds."""
     table = Table(
-        title=f"G-mean / pooled total in %, cuts sought for {objective}, {len(seeds)} seed"
+        title=f"G-mean/pooled total in %, cuts sought for {objective}, {len(seeds)} seed"
         f"{'s' if len(seeds) != 1 else ''}",
         title_justify="left",
         title_style="bold",
     )
     table.add_column("known classes")
     policies = _present(seeds)
+    meant = [f"{policy}: {_MEANINGS[policy]}" for policy in policies if policy in _MEANINGS]
+    table.caption, table.caption_justify = "; ".join(meant), "left"
     for policy in policies:
         table.add_column(
             policy, justify="right", style="bold" if policy in ("ours", "limen") else ""
@@ -187,11 +195,11 @@ def rows_table(seeds: list[Event], objective: str) -> Table:
             ]
             pair = [math.fsum(v[m] for v in verdicts) / len(verdicts) for m in ("gmean", "pooled")]
             sums[policy] = [a + b for a, b in zip(sums[policy], pair, strict=True)]
-            cells.append(f"{100 * pair[0]:.1f} / {100 * pair[1]:.1f}")
+            cells.append(f"{100 * pair[0]:.1f}/{100 * pair[1]:.1f}")
         table.add_row(str(len(seeds[0]["rows"][0]["known"]) + place), *cells)
     if len(places) > 1:
         cells = [
-            f"{100 * a / len(places):.1f} / {100 * b / len(places):.1f}" for a, b in sums.values()
+            f"{100 * a / len(places):.1f}/{100 * b / len(places):.1f}" for a, b in sums.values()
         ]
         table.add_section()
         table.add_row("mean", *cells)

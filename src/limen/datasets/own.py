@@ -189,7 +189,8 @@ def _from_npz(path: Path, test: float | None, seed: int) -> Dataset:
 def _from_table(path: Path, label: str, test: float | None, seed: int) -> Dataset:
     table = read_table(path)
     if label not in table.columns:
-        raise DatasetError(f"{path}: {unknown_name('column', label, list(table.columns))}")
+        known = unknown_name("column", label, map(str, table.columns))
+        raise DatasetError(f"{path}: {known} Name the one of the classes with label (--label).")
     if table[label].isna().any():
         raise DatasetError(f"{path}: column {label!r} has gaps: every row needs its label")
     features, notes = table.drop(columns=label), []

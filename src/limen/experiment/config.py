@@ -190,6 +190,8 @@ class RunConfig:
                 f"score {self.score} needs a network that stays: take accommodation prototype, or "
                 "another score"
             )
+        if self.method == "paper" and self.rule != CHOSEN:
+            raise ConfigError(f"rule {self.rule} goes with method limen: the paper's is halving")
         stays = self.method == "limen" and self.accommodation == "prototype"
         if self.evidence == RENEWED and not stays:
             raise ConfigError(
@@ -286,7 +288,7 @@ _TURNED: Mapping[str, Any] = {
 }
 # Digits have no mirror images; of photographs and clothes they are as good as the originals.
 _RECIPES: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"lr": 1e-3},
+    "digits": {"lr": 1e-3, "norm": True, **_TURNED},
     "mnist": {"lr": 1e-3, "norm": True, "augment": "shift", **_TURNED},
     "fashion-mnist": {"lr": 1e-3, "norm": True, "augment": "flip", **_TURNED},
     "cifar10": {"lr": 1e-3, "norm": True, "augment": "shift-flip"},

@@ -42,6 +42,7 @@ from limen.experiment.units import run_fold, run_stream
 Report: TypeAlias = Callable[[dict[str, Any]], None]
 
 FORMAT = 1
+_NOTES = {"smoke": ["preset smoke: everything runs, no figure means anything"]}
 _ROOM = 64 << 20  # bytes that a seed needs while it is under way, generously
 
 
@@ -174,7 +175,7 @@ def run(
                 "event": "start",
                 "seeds": list(seeds),
                 "missing": missing,
-                "notes": list(data.notes),
+                "notes": [*data.notes, *_NOTES.get(config.preset, ())],
                 "config": stored,
             }
             | {"units": len(cost), "units_left": len(todo)}
