@@ -35,7 +35,7 @@ tables: $(READY)  ## measure again every figure shown in README and docs
 	$(BIN)/python examples/method.py
 	$(BIN)/python examples/method_targets.py
 	$(BIN)/python examples/method_pictures.py
-	$(BIN)/python examples/screenshot.py results/mnist-paper docs/images/report.png
+	$(BIN)/python examples/screenshot.py results/fashion-mnist-limen docs/images/report.png
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python -m benchmarks --write
 	$(BIN)/python docs/examples.py --write

@@ -107,8 +107,8 @@ def draw(known: Any, novel: Any, eta: float, label: int, records: pd.DataFrame, 
     right.set(
         ylim=(0, 124),
         yticks=[0, 25, 50, 75, 100],
-        ylabel="G-mean, %",
-        title="No fixed cut suits every model (digits, 10 seeds)",
+        ylabel="G-mean on digits, 10 seeds, %",
+        title="No fixed cut suits every model",
     )
     right.set_xticks([1.5, 6.5], labels=classifiers)
     right.legend(loc="upper center", frameon=False, fontsize=9, ncols=2)

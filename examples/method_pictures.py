@@ -27,10 +27,9 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         colour = COLOURS[[*SETS].index(dataset)] if dataset in SETS else "#444c58"
         x = 100 * cost / cost[FULL]
         line = [v for v in x.sort_values().index if v in ("limen", FULL) or v.startswith("epochs")]
-        gmean = gmean.dropna(subset=line)  # a line is of the same seeds throughout
         change = 100 * gmean.sub(gmean[FULL], axis=0)
         y, error = change.mean(), change.sem().fillna(0)
-        label = "fewer epochs" if ax is left else f"{SETS[dataset]}, {_count(len(gmean))}"
+        label = "fewer epochs" if ax is left else f"{SETS[dataset]}, {_counts(change[line])}"
         ax.errorbar(x[line], y[line], error[line], marker="o", color=colour, label=label)
         ax.plot(x["limen"], y["limen"], "o", ms=11, mfc="none", color=colour)
         for variant in [v for v in x.index if v not in line and x[v] and ax is left]:
@@ -41,24 +40,28 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
             ax.annotate(
                 variant, (x[variant], end), (2, 2 * side), textcoords="offset points", **style
             )
-    left.set(title="digits, ten streams (mean and its standard error)")
+    left.set(title="digits, ten streams")
     right.set(title="the three sets")
     for ax in (left, right):
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1, color="#7a8290", lw=1, ls="--")
+        ax.annotate(
+            "allowed", (103, -1), (0, 2), textcoords="offset points", ha="right", color="#7a8290"
+        )
         ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
         ax.set_ylabel("G-mean, points against full cost")
         _plain(ax)
-    right.legend(frameon=False, fontsize="small", loc="upper right")
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize="small", loc="lower right")
     _save(figure, "method-folds")
 
 
 def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
     """G-mean, and its standard error, against how many examples of a class are kept."""
     found = {d: study for d, study in studies.items() if (study["study"] == "memory").any()}
-    figure = Figure(figsize=(3.9 * len(found), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
-    for ax, (dataset, study) in zip(axes, found.items(), strict=True):
+    figure = Figure(figsize=(9.6, 5.6), layout="constrained")
+    cells = figure.subplots(2, 3).ravel()
+    for ax, (dataset, study) in zip(cells, found.items(), strict=False):
         tried = study.loc[study["study"] == "memory", "variant"].unique().tolist()
         gmean = 100 * study.groupby(["seed", "variant"])["gmean"].mean().unstack()
         # All points of a picture are of the same seeds.
@@ -75,14 +78,24 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
             error = line.sem().fillna(0)
             ax.errorbar(kept, line.mean(), error, marker="o", color=colour, label=kind)
         ax.axhline(0, color="#7a8290", lw=1)
-        ax.axhline(-1.5, color="#7a8290", lw=1, ls="--")
+        ax.axhline(-1.5, color="#7a8290", lw=1, ls="--", label="allowed")
         ax.set(title=f"{name_of(dataset)}, {_count(len(gmean))}", xlabel="images kept of a class")
         ax.set_xscale("log")
         ax.set_xticks(sizes, labels=[str(size) for size in sizes])
         ax.minorticks_off()
         _plain(ax)
-    axes[0].set_ylabel("G-mean, points against everything kept")
+    for ax in cells[::3]:
+        ax.set_ylabel("G-mean, points against everything kept")
+    for ax in cells[len(found) :]:
+        ax.set_axis_off()
+    cells[-1].legend(*cells[1].get_legend_handles_labels(), frameon=False, loc="center")
     _save(figure, "method-memory")
+
+
+def _counts(change: pd.DataFrame) -> str:
+    """Of how many seeds the points of a line are."""
+    least, most = change.count().min(), change.count().max()
+    return _count(most) if least == most else f"{least} to {most} seeds"
 
 
 def _count(seeds: int) -> str:
@@ -92,8 +105,6 @@ def _count(seeds: int) -> str:
 def _plain(ax: mpl.axes.Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize="small")
 
 
 def _save(figure: Figure, name: str) -> None:

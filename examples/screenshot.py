@@ -1,6 +1,6 @@
 """The picture of a report that the README shows; needs Chromium.
 
-python examples/screenshot.py results/mnist-small docs/images/report.png
+python examples/screenshot.py results/fashion-mnist-limen docs/images/report.png
 """
 
 from __future__ import annotations

@@ -811,13 +811,13 @@ def test_renewed_evidence_moves_the_cut_to_where_classes_would_be_met_today():
 
     near = {f"after-3/{name}": array for name, array in held_out(1.5).items()}
     folds = {label: {**held_out(6.0), **near} for label in (0, 1)}
-    first = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [6.0, 6.5], learnt=True)
+    first = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [8.0, 8.5], learnt=True)
     second = step([0, 1] * 10, [1] * 20, [0.5, 0.9], [1, 1], [1.6, 1.7])
     faced = [first, replace(second, known=[0, 1, 2], next=3)]
     first.arrays["won"] = np.zeros(2, dtype=int)
     settings = {"dataset": "mnist", "method": "limen", "rule": "mean"}
     etas = {}
-    for evidence in ("as-met", "renewed"):
+    for evidence in ("as-met", "renewed", "held-out"):
         config = RunConfig.resolve({**settings, "evidence": evidence})
         rows = seed_record(config, 0, folds, faced)["rows"]
         etas[evidence] = [
@@ -826,9 +826,11 @@ def test_renewed_evidence_moves_the_cut_to_where_classes_would_be_met_today():
             for v in row["verdicts"]
             if (v["policy"], v["objective"]) == ("limen", "gmean")
         ]
-    # A cut lies in the middle between 1 and the nearest novel point: 6 as met, 1.5 today.
-    assert etas["as-met"] == pytest.approx([3.5, 3.5])
-    assert etas["renewed"] == pytest.approx([3.5, (1.25 + 1.25 + 3.5) / 3])
+    # A cut lies in the middle between 1 and the nearest novel point: held out 6 as met, 1.5 today;
+    # 8 of the class discovered.
+    assert etas["as-met"] == pytest.approx([3.5, (3.5 + 3.5 + 4.5) / 3])
+    assert etas["renewed"] == pytest.approx([3.5, (1.25 + 1.25 + 4.5) / 3])
+    assert etas["held-out"] == pytest.approx([3.5, 3.5])
 
 
 def test_classes_are_held_out_again_with_every_class_learnt(blobs, tmp_path):

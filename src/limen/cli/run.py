@@ -78,7 +78,10 @@ def run(
         ),
     ] = None,
     evidence: Annotated[
-        Text, typer.Option(help="Of limen: as-met, or renewed with every class learnt.")
+        Text,
+        typer.Option(
+            help="Of limen: as-met, renewed with every class learnt, or held-out: no discoveries."
+        ),
     ] = None,
     accommodation: Annotated[
         Text, typer.Option(help="soft-freeze (the paper's), replay or prototype.")

@@ -28,7 +28,8 @@ from limen.shels.settings import (
 OBJECTIVES = ("gmean", "total")
 POLICIES = ("shels", "cheating", "ours", "limen", "rate95")  # limen: in runs of its own method
 CHOSEN = "chosen"  # by what held-out and discovered classes show
-RENEWED, AS_MET = "renewed", "as-met"  # evidence: of today, or of the day a class was met
+# Evidence: of today, of the day a class was met, or that of the first classes alone.
+RENEWED, AS_MET, HELD_OUT = "renewed", "as-met", "held-out"
 
 
 class ConfigError(ValueError):
@@ -57,9 +58,10 @@ class RunConfig:
     rule : {"by-class", "chosen", "halving", "mean", "median", "consensus", "robust"}
         How limen combines evidence: to a cut for every class, or to one for all;
         ``"chosen"``: to one, as the evidence itself says.
-    evidence : {"as-met", "renewed"}
+    evidence : {"as-met", "renewed", "held-out"}
         Classes held out or discovered count as they were met, or, where the network stays as it is,
-        as they would be met today: held out again next to all classes learnt since.
+        as they would be met today: held out again next to all classes learnt since. Or only those
+        held out at the start count, and no discovery improves the cut.
     accommodation, accommodation_epochs, accommodation_lr
         How a new class is learnt.
     method : {"paper", "limen"}
@@ -317,7 +319,7 @@ _CHOICES = {
     "accommodation": ACCOMMODATION_NAMES,
     "score": (*SCORES, *DEEP_SCORES, CHOSEN),
     "rule": (*COMBINATIONS, CHOSEN, BY_CLASS),
-    "evidence": (AS_MET, RENEWED),
+    "evidence": (AS_MET, RENEWED, HELD_OUT),
     "memory_choice": tuple(STRATEGIES),
 }
 _KINDS: Mapping[str, tuple[type, ...]] = {

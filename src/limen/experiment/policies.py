@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from limen.alarm import NoveltyAlarm
 from limen.class_cuts import BY_CLASS, class_cuts
 from limen.continual import ContinualEta
-from limen.experiment.config import CHOSEN, OBJECTIVES, RENEWED, RunConfig
+from limen.experiment.config import CHOSEN, HELD_OUT, OBJECTIVES, RENEWED, RunConfig
 from limen.experiment.judging import Arrays, Step, after, again, aligned, under, view
 from limen.experiment.plan import scores_of
 from limen.selection import COMBINATIONS, Evidence, Selection, select
@@ -110,7 +110,7 @@ def _evidence(
         today = renewed(a, after(len(now.known)))
         known = {*now.known} if today else {*folds}
         pieces.append(_piece(label, today or a, known - {label}, objective))
-    for step in before:
+    for step in before if config.evidence != HELD_OUT else []:
         if not step.learnt or not step.arrays["train_right"].any():
             continue
         assert step.next is not None

@@ -90,11 +90,16 @@ def _objective_view(run: Run, rows: pd.DataFrame, objective: str, many: bool) ->
 def _tiles(rows: pd.DataFrame, objective: str, own: str) -> list[dict[str, str]]:
     means = overall(rows, objective)
     tiles = [
-        {"name": f"G-mean of {policy}", "value": tables.cell(means["mean"][policy]["gmean"])}
+        {
+            "name": f"G-mean of {policy}",
+            "value": tables.cell(means["mean"][policy]["gmean"]),
+            "mark": "own" if policy == own else "",
+        }
         for policy in means["mean"].columns
     ]
     gap = means["mean"]["cheating"]["gmean"] - means["mean"][own]["gmean"]
-    return [*tiles, {"name": f"points from {own} to cheating", "value": f"{100 * gap:.1f}"}]
+    apart = {"name": f"points from {own} to cheating", "value": f"{100 * gap:.1f}", "mark": ""}
+    return [*tiles, apart]
 
 
 def _html(table: pd.DataFrame, kind: str, own: str = "ours") -> str:
