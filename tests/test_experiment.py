@@ -436,6 +436,30 @@ def test_killed_at_random_moments_it_ends_with_the_same_records(finished, blobs,
     assert records(out) == records(finished[0])
 
 
+def test_workers_whose_run_was_killed_begin_no_other_training(tmp_path):
+    """They have trainings waiting for them, each of minutes."""
+    words = ("--dataset", "digits", "--preset", "small", "--epochs", "3000", "--jobs", "2")
+    process = subprocess.Popen(
+        [*COMMAND, *words, "--out", str(tmp_path)], stdout=subprocess.DEVNULL
+    )
+
+    def running():
+        return sorted(path.name for path in tmp_path.glob("work/*/running-*.json"))
+
+    deadline = time.monotonic() + 60
+    while len(running()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while running():
+        assert time.monotonic() < deadline, running()
+        time.sleep(0.1)
+    time.sleep(2)
+    assert not running()
+
+
 def test_on_a_dask_cluster_that_loses_a_worker_the_numbers_are_the_same(finished, blobs, tmp_path):
     file = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 _EVERY = 1.0  # seconds
+# Of a worker, noted as it begins: its next training may find the run gone already.
+_PARENT = os.getppid() if multiprocessing.parent_process() else None
 
 
 class Named(Protocol):
@@ -28,9 +30,9 @@ class Pulse:
     def __init__(self, work: Path | None, unit: Named) -> None:
         self._path = work and work / f"running-{unit.name}.json"
         self._steps, self._written = 0, 0.0
-        self._parent = os.getppid() if multiprocessing.parent_process() else None
 
     def __enter__(self) -> Self:
+        _check_parent()
         self._write("starting")
         return self
 
@@ -49,8 +51,7 @@ class Pulse:
             return
         self._steps += 1
         if time.monotonic() - self._written > _EVERY:
-            if self._parent not in (None, os.getppid()):
-                raise SystemExit("the run that started this training is gone")
+            _check_parent()
             self._write(f"{event['phase']}, epoch {event['epoch']} of {event['epochs']}")
 
     def _write(self, doing: str) -> None:
@@ -63,3 +64,8 @@ class Pulse:
             fresh = self._path.with_suffix(".tmp")
             fresh.write_text(text)
             fresh.replace(self._path)
+
+
+def _check_parent() -> None:
+    if _PARENT not in (None, os.getppid()):
+        raise SystemExit("the run that started this training is gone")
