@@ -46,13 +46,12 @@ def draw_folds(found: dict[str, pd.DataFrame]) -> None:
         ax.axhline(0, color="#7a8290", lw=1)
         ax.axhline(-1, color="#7a8290", lw=1, ls="--")
         ax.annotate(
-            "allowed", (103, -1), (0, 2), textcoords="offset points", ha="right", color="#7a8290"
+            "allowed", (66, -1), (0, 2), textcoords="offset points", color="#7a8290", size="small"
         )
         ax.set(xlabel="steps of the folds, % of full cost", xlim=(0, 104))
         ax.set_ylabel("G-mean, points against full cost")
         _plain(ax)
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize="small", loc="lower right")
+        ax.legend(frameon=False, fontsize="small", loc="upper right")
     _save(figure, "method-folds")
 
 
@@ -85,7 +84,7 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
         ax.minorticks_off()
         _plain(ax)
     for ax in cells[::3]:
-        ax.set_ylabel("G-mean, points against everything kept")
+        ax.set_ylabel("G-mean, points\nagainst everything kept")
     for ax in cells[len(found) :]:
         ax.set_axis_off()
     cells[-1].legend(*cells[1].get_legend_handles_labels(), frameon=False, loc="center")
@@ -94,7 +93,7 @@ def draw_memory(studies: dict[str, pd.DataFrame]) -> None:
 
 def _counts(change: pd.DataFrame) -> str:
     """Of how many seeds the points of a line are."""
-    least, most = change.count().min(), change.count().max()
+    least, most = int(change.count().min()), int(change.count().max())
     return _count(most) if least == most else f"{least} to {most} seeds"
 
 

@@ -201,7 +201,8 @@ def at_once(dataset: str, seeds: range, out: Path) -> list[dict[str, Any]]:
         known = run_stream(config, Unit(seed, None), work)[0].known
         model, data = SHELSClassifier.load(work / "model-9"), data_of(config)
         mine = np.isin(data.y_test, known)
-        seen = model.similarities(data.X_test[mine], ("cosine", config.score))
+        scores = {"cosine", config.score} - {CHOSEN}
+        seen = model.similarities(data.X_test[mine], sorted(scores))
         labels = [model.classes_[similarity.argmax(axis=1)] for similarity in seen.values()]
         right = {"at once": max(float(np.mean(data.y_test[mine] == found)) for found in labels)}
         record = json.loads((out / "ablation-limen" / f"seed-{seed:03d}.json").read_text())
