@@ -38,20 +38,23 @@ def targets() -> pd.DataFrame:
     found = studies(*SETS)
     lines = []
     for dataset, run in runs.items():
-        of_seeds = 100 * gmean_of_seeds(run).to_numpy(float)
-        gmean, error = of_seeds.mean(), of_seeds.std(ddof=1) / math.sqrt(len(of_seeds))
-        told = f"{gmean:.1f} ± {error:.1f} ({len(run.seeds)} seeds)"
-        lines.append(
-            _line(
-                f"G-mean, {SETS[dataset]}",
-                f"at least {WANTED[dataset]}",
-                told,
-                gmean >= WANTED[dataset],
-            )
-        )
+        every = _every_seed(run, found[dataset])["limen"]
+        mine = every[every.index.isin([seed["seed"] for seed in run.seeds])]
+        for what, of_seeds in (("", mine), (", with the seeds of the studies", every)):
+            if what and len(every) == len(mine):
+                continue
+            values = 100 * of_seeds.to_numpy(float)
+            gmean, error = values.mean(), values.std(ddof=1) / math.sqrt(len(values))
+            told, least = f"{gmean:.1f} ± {error:.1f} ({len(values)} seeds)", WANTED[dataset]
+            name = f"G-mean, {SETS[dataset]}{what}"
+            lines.append(_line(name, f"at least {least}", told, bool(gmean >= least)))
     gap = sum(means(r, "cheating")["gmean"] - means(r, "limen")["gmean"] for r in runs.values())
     gap *= 100 / len(runs)
     lines.append(_line("gap to `cheating`, mean of the sets", "at most 3", f"{gap:.1f}", gap <= 3))
+    ran = [_every_seed(run, found[d]) for d, run in runs.items()]
+    gap = sum(100 * float((s["cheating"] - s["limen"]).mean()) for s in ran) / len(ran)
+    what = "the same, with the seeds of the studies"
+    lines.append(_line(what, "at most 3", f"{gap:.1f}", gap <= 3))
     leads = {d: 100 * (means(r, "limen") - means(r, "rate95"))["gmean"] for d, r in runs.items()}
     told = ", ".join(f"{lead:+.1f}" for lead in leads.values())
     lines.append(_line("against `rate95`, each set", "ahead", told, min(leads.values()) > 0))
@@ -83,6 +86,14 @@ def targets() -> pd.DataFrame:
             wanted = f"at most {most} points"
             lines.append(_line(f"{what}, {name_of(dataset)}", wanted, told, bool(mean <= most)))
     return pd.DataFrame(lines)
+
+
+def _every_seed(run: Run, study: pd.DataFrame) -> pd.DataFrame:
+    """G-mean of `limen` and `cheating`, of the seeds of a run and of others that studies have."""
+    mine = pd.DataFrame({p: gmean_of_seeds(run, p) for p in ("limen", "cheating")})
+    full = study[study["variant"] == "limen"].rename(columns={"gmean": "limen"})
+    theirs = full.groupby("seed")[["limen", "cheating"]].mean()
+    return pd.concat([mine, theirs[~theirs.index.isin(mine.index)]])
 
 
 def _line(what: str, wanted: str, found: str, met: bool) -> dict[str, str]:

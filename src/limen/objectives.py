@@ -153,7 +153,13 @@ def resolve_objective(objective: str | Objective | ObjectiveFunction) -> Objecti
 
 
 def unknown_name(parameter: str, given: object, options: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest that does."""
+    """The message for a name that does not exist, with the nearest that does.
+
+    >>> unknown_name("colour", "rde", ["red", "blue"])
+    "unknown colour 'rde'. Did you mean 'red'? Known: red, blue."
+    >>> unknown_name("row", "x", map(str, range(46)))[-33:]
+    '7, 8, 9, 10, 11, ... (46 in all).'
+    """
     options = list(options)
     near = difflib.get_close_matches(str(given), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
